@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Prints one line for each RDMA device that libibverbs lists: its name, the name of the provider
+ * that took it, and the file the provider's code is in. Opens no device.
+ *
+ * Built against the headers of an rdma-core tree, which show what a public program cannot see.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <errno.h>
+#include <infiniband/driver.h>
+
+int main(void)
+{
+	struct verbs_device *device;
+	struct ibv_device **list;
+	Dl_info info;
+	int nr, i;
+
+	list = ibv_get_device_list(&nr);
+	if (!list) {
+		fprintf(stderr, "ibv_get_device_list: %s\n", strerror(errno));
+		return 1;
+	}
+	for (i = 0; i < nr; i++) {
+		device = verbs_get_device(list[i]);
+		if (!dladdr(device->ops, &info) || !info.dli_fname)
+			info.dli_fname = "?";
+		printf("%s %s %s\n", ibv_get_device_name(list[i]), device->ops->name,
+		       info.dli_fname);
+	}
+	ibv_free_device_list(list);
+	return 0;
+}
