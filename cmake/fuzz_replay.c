@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define RANDOM_INPUTS 4096
+#define RANDOM_INPUTS	 4096
 #define RANDOM_INPUT_MAX 2048
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
