@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* ibv_post_send. */
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "erdma_wqe.h"
+
+void erdma_wqe_copy(struct erdma_sq *sq, uint16_t pi, const uint8_t *wqe, uint32_t num_blocks)
+{
+	uint32_t i;
+
+	for (i = 0; i < num_blocks; i++)
+		memcpy(sq->ring + (((pi + i) & sq->mask) << ERDMA_BLOCK_SHIFT),
+		       wqe + (i << ERDMA_BLOCK_SHIFT), ERDMA_BLOCK_SIZE);
+}
+
+/* Explains a refusal. The causes are looked for again here, so that the fast path keeps nothing. */
+static __erdma_cold int refuse(struct erdma_qp *qp, const struct ibv_send_wr *wr)
+{
+	struct verbs_context *vctx = verbs_get_ctx(qp->vqp.qp.context);
+	uint64_t length = 0;
+	int i;
+
+	if (wr->num_sge >= 0 && wr->num_sge <= ERDMA_MAX_SEND_SGE) {
+		for (i = 0; i < wr->num_sge; i++)
+			length += wr->sg_list[i].length;
+	}
+	verbs_err(vctx,
+		  "QP %u: work request %#" PRIx64 " refused: opcode %d, flags %#x, %d SGEs of %"
+		  PRIu64 " bytes; limits are %d SGEs, %d bytes inline, 1 SGE for READ and atomics (8 bytes, %s)\n",
+		  qp->qpn, wr->wr_id, wr->opcode, wr->send_flags, wr->num_sge, length,
+		  ERDMA_MAX_SEND_SGE, ERDMA_MAX_INLINE,
+		  to_ectx(qp->vqp.qp.context)->atomics ? "supported" : "not supported");
+	return EINVAL;
+}
+
+/*
+ * The functions below return the number of blocks of the WQE, 0 if the work request is wrong. A
+ * number above @avail means that there is no room and that at most the first block was written.
+ */
+
+static uint32_t put_read(struct erdma_qp *qp, const struct ibv_send_wr *wr, uint16_t pi,
+			 uint8_t *wqe, uint32_t avail, uint64_t hdr)
+{
+	struct erdma_read_wqe *read = (struct erdma_read_wqe *)wqe;
+	uint32_t blocks = erdma_wqe_blocks(sizeof(*read));
+
+	if (wr->num_sge != 1 || (wr->send_flags & IBV_SEND_INLINE))
+		return 0;
+	if (blocks > avail)
+		return blocks;
+
+	read->length = htole32(wr->sg_list->length);
+	read->sink_lkey = htole32(wr->sg_list->lkey);
+	read->sink_addr = htole64(wr->sg_list->addr);
+	read->raddr = htole64(wr->wr.rdma.remote_addr);
+	read->rlength = read->length;
+	read->rkey = htole32(wr->wr.rdma.rkey);
+	erdma_wqe_finish(qp, pi, wqe, blocks, hdr | ERDMA_WQE_OP(READ));
+	return blocks;
+}
+
+static uint32_t put_atomic(struct erdma_qp *qp, const struct ibv_send_wr *wr, uint16_t pi,
+			   uint8_t *wqe, uint32_t avail, uint64_t hdr)
+{
+	struct erdma_atomic_wqe *atomic = (struct erdma_atomic_wqe *)wqe;
+	uint32_t blocks = erdma_wqe_blocks(sizeof(*atomic));
+
+	if (!qp->atomics || wr->num_sge != 1 || (wr->send_flags & IBV_SEND_INLINE) ||
+	    wr->sg_list->length != ERDMA_ATOMIC_LENGTH)
+		return 0;
+	if (blocks > avail)
+		return blocks;
+
+	if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
+		hdr |= ERDMA_WQE_OP(ATOMIC_CAS);
+		atomic->swap_add = htole64(wr->wr.atomic.swap);
+		atomic->compare = htole64(wr->wr.atomic.compare_add);
+	} else {
+		hdr |= ERDMA_WQE_OP(ATOMIC_FAA);
+		atomic->swap_add = htole64(wr->wr.atomic.compare_add);
+		atomic->compare = 0;
+	}
+	atomic->raddr = htole64(wr->wr.atomic.remote_addr);
+	atomic->rkey = htole32(wr->wr.atomic.rkey);
+	atomic->sink_addr = htole64(wr->sg_list->addr);
+	atomic->sink_length = htole32(wr->sg_list->length);
+	atomic->sink_lkey = htole32(wr->sg_list->lkey);
+	erdma_wqe_finish(qp, pi, wqe, blocks, hdr);
+	return blocks;
+}
+
+static uint32_t put_local_inv(struct erdma_qp *qp, const struct ibv_send_wr *wr, uint16_t pi,
+			      uint8_t *wqe, uint64_t hdr)
+{
+	struct erdma_inv_wqe *inv = (struct erdma_inv_wqe *)wqe;
+
+	if (wr->num_sge || (wr->send_flags & IBV_SEND_INLINE))
+		return 0;
+
+	memset(inv, 0, sizeof(*inv));
+	inv->stag = htole32(wr->invalidate_rkey);
+	erdma_wqe_finish(qp, pi, wqe, 1, hdr | ERDMA_WQE_OP(LOCAL_INV));
+	return 1;
+}
+
+static __erdma_inline uint32_t put_inline(struct erdma_qp *qp, const struct ibv_send_wr *wr,
+					  uint16_t pi, uint8_t *wqe, uint32_t head_size,
+					  __le32 *length, uint32_t avail, uint64_t hdr)
+{
+	uint8_t *dst = wqe + head_size;
+	uint64_t total = 0;
+	uint32_t blocks;
+	int i;
+
+	if (unlikely((uint32_t)wr->num_sge > ERDMA_MAX_SEND_SGE))
+		return 0;
+	for (i = 0; i < wr->num_sge; i++)
+		total += wr->sg_list[i].length;
+	if (unlikely(total > ERDMA_MAX_INLINE))
+		return 0;
+	blocks = erdma_wqe_blocks(head_size + total);
+	if (unlikely(blocks > avail))
+		return blocks;
+
+	*length = htole32(total);
+	for (i = 0; i < wr->num_sge; i++) {
+		erdma_copy_inline(dst, (const uint8_t *)(uintptr_t)wr->sg_list[i].addr,
+				  wr->sg_list[i].length);
+		dst += wr->sg_list[i].length;
+	}
+	erdma_wqe_finish(qp, pi, wqe, blocks, hdr | total << ERDMA_WQE_SGL_SHIFT);
+	return blocks;
+}
+
+static __erdma_inline uint32_t put_sges(struct erdma_qp *qp, const struct ibv_send_wr *wr,
+					uint16_t pi, uint8_t *wqe, uint32_t head_size,
+					__le32 *length, uint32_t avail, uint64_t hdr)
+{
+	struct erdma_sge *dst = (struct erdma_sge *)(wqe + head_size);
+	uint32_t num_sge = wr->num_sge;
+	uint64_t total = 0;
+	uint32_t blocks, i;
+
+	if (unlikely(num_sge > ERDMA_MAX_SEND_SGE))
+		return 0;
+	blocks = erdma_wqe_blocks(head_size + num_sge * sizeof(*dst));
+	if (unlikely(blocks > avail))
+		return blocks;
+
+	for (i = 0; i < num_sge; i++) {
+		erdma_set_sge(&dst[i], &wr->sg_list[i]);
+		total += wr->sg_list[i].length;
+	}
+	if (unlikely(total > UINT32_MAX))
+		return 0;
+	*length = htole32(total);
+	erdma_wqe_finish(qp, pi, wqe, blocks, hdr | (uint64_t)num_sge << ERDMA_WQE_SGL_SHIFT);
+	return blocks;
+}
+
+static __erdma_inline uint32_t put_wr(struct erdma_qp *qp, const struct ibv_send_wr *wr,
+				      uint16_t pi, uint32_t avail)
+{
+	uint8_t *wqe = erdma_wqe_start(qp, pi);
+	struct erdma_write_wqe *write = (struct erdma_write_wqe *)wqe;
+	struct erdma_send_wqe *send = (struct erdma_send_wqe *)wqe;
+	uint32_t head_size;
+	__le32 *length;
+	uint64_t hdr;
+
+	hdr = qp->sq.hdr | erdma_flag_bits[wr->send_flags & ERDMA_SEND_FLAGS];
+
+	switch (wr->opcode) {
+	case IBV_WR_RDMA_WRITE:
+		hdr |= ERDMA_WQE_OP(WRITE);
+		goto write;
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		hdr |= ERDMA_WQE_OP(WRITE_WITH_IMM);
+		write->imm_data = wr->imm_data;
+write:
+		write->rkey = htole32(wr->wr.rdma.rkey);
+		write->raddr = htole64(wr->wr.rdma.remote_addr);
+		length = &write->length;
+		head_size = sizeof(*write);
+		break;
+	case IBV_WR_SEND:
+		hdr |= ERDMA_WQE_OP(SEND);
+		goto send;
+	case IBV_WR_SEND_WITH_IMM:
+		hdr |= ERDMA_WQE_OP(SEND_WITH_IMM);
+		send->imm_data = wr->imm_data;
+		goto send;
+	case IBV_WR_SEND_WITH_INV:
+		hdr |= ERDMA_WQE_OP(SEND_WITH_INV);
+		send->invalidate_rkey = htole32(wr->invalidate_rkey);
+send:
+		length = &send->length;
+		head_size = sizeof(*send);
+		break;
+	case IBV_WR_RDMA_READ:
+		return put_read(qp, wr, pi, wqe, avail, hdr);
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return put_atomic(qp, wr, pi, wqe, avail, hdr);
+	case IBV_WR_LOCAL_INV:
+		return put_local_inv(qp, wr, pi, wqe, hdr);
+	default:
+		return 0;
+	}
+
+	if (wr->send_flags & IBV_SEND_INLINE)
+		return put_inline(qp, wr, pi, wqe, head_size, length, avail, hdr);
+	return put_sges(qp, wr, pi, wqe, head_size, length, avail, hdr);
+}
+
+static __erdma_inline int post_send(struct erdma_qp *qp, struct ibv_send_wr *wr,
+				    struct ibv_send_wr **bad_wr, const bool shared)
+{
+	struct erdma_sq *sq = &qp->sq;
+	uint32_t avail, blocks;
+	uint16_t pi, first;
+	int ret = 0;
+
+	if (shared)
+		erdma_spin_lock(&sq->lock);
+
+	first = atomic_load_explicit(&sq->pi, memory_order_relaxed);
+	pi = first;
+	avail = erdma_sq_free(sq, pi);
+
+	while (wr) {
+		blocks = likely(avail) ? put_wr(qp, wr, pi, avail) : 1;
+		if (unlikely(blocks - 1 >= avail)) {
+			if (!blocks) {
+				ret = refuse(qp, wr);
+				break;
+			}
+			/* A poller may have made room since the list was begun. */
+			avail = erdma_sq_free(sq, pi);
+			if (blocks <= avail)
+				continue;
+			ret = ENOMEM;
+			break;
+		}
+		sq->wr_ids[pi & sq->mask] = wr->wr_id;
+		pi += blocks;
+		avail -= blocks;
+		wr = wr->next;
+	}
+
+	if (likely(pi != first)) {
+		atomic_store_explicit(&sq->pi, pi, memory_order_relaxed);
+		erdma_ring(sq->dbrec, sq->db, sq->db_bits | pi);
+	}
+
+	if (shared)
+		erdma_spin_unlock(&sq->lock);
+	if (unlikely(ret))
+		*bad_wr = wr;
+	return ret;
+}
+
+static int post_send_shared(struct erdma_qp *qp, struct ibv_send_wr *wr,
+			    struct ibv_send_wr **bad_wr)
+{
+	return post_send(qp, wr, bad_wr, true);
+}
+
+static int post_send_single(struct erdma_qp *qp, struct ibv_send_wr *wr,
+			    struct ibv_send_wr **bad_wr)
+{
+	return post_send(qp, wr, bad_wr, false);
+}
+
+static int post_send_forbidden(struct erdma_qp *qp, struct ibv_send_wr *wr,
+			       struct ibv_send_wr **bad_wr)
+{
+	verbs_err(verbs_get_ctx(qp->vqp.qp.context),
+		  "QP %u: no sends can be posted in state %d\n", qp->qpn, qp->state);
+	*bad_wr = wr;
+	return EINVAL;
+}
+
+void erdma_qp_set_post_send(struct erdma_qp *qp, bool allowed)
+{
+	qp->send_err = allowed ? 0 : EINVAL;
+	if (!allowed)
+		qp->post_send = post_send_forbidden;
+	else
+		qp->post_send = qp->sq.lock.shared ? post_send_shared : post_send_single;
+}
+
+int erdma_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	struct erdma_qp *qp = to_eqp(ibqp);
+
+	return qp->post_send(qp, wr, bad_wr);
+}
