@@ -293,12 +293,12 @@ void ea_link_down(struct ea_link *link, int err);
 struct ea_tx_msg {
 	uint8_t opcode;			/* RDMAP opcode */
 	bool tagged;
-	uint8_t ctrl_len;		/* bytes in ctrl[]; 0 for data messages (len is 0 when it is not) */
+	uint8_t ctrl_len;		/* bytes in ctrl[]; 0 for data messages */
 	uint32_t stag;			/* tagged: target STag */
 	uint64_t to;			/* tagged: target offset of payload byte 0 */
 	uint32_t qn, msn;		/* untagged: queue and message sequence number */
 	uint32_t ulp_word;		/* untagged: RsvdULP word: invalidate STag or immediate (host order number) */
-	uint32_t len;			/* payload bytes (0 allowed) */
+	uint32_t len;			/* payload bytes of a data message (0 allowed); 0 for control messages */
 	uint8_t ctrl[EA_TX_CTRL_MAX];	/* encoded RDMAP header of control messages; it is the whole ULPDU payload */
 	/* ---- */
 	uint8_t kind;
