@@ -26,6 +26,9 @@ struct host_ctx;
 /* Start the helper thread if it does not run yet (thread-safe, idempotent).  0 or -errno. */
 int engine_start(void);
 
+/* The process ends: the helper thread does nothing any more.  Lock held. */
+void engine_park(void);
+
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t engine_now(void);
 
@@ -85,19 +88,21 @@ enum {
 
 /*
  * A connection in data phase.  @progress moves what it can in both directions without blocking, within
- * its own budget, and tells what to wait for.  It is called by the helper thread, by posts and by polls.
+ * its own budget, and tells what to wait for: EPOLLIN, EPOLLOUT, EPOLLRDHUP and the bits above.  It is
+ * called by the helper thread, by posts and by polls.
  * engine_conn_del() inside progress is allowed; then it returns ENGINE_CONN_GONE.
  */
 struct engine_conn {
 	struct engine_fd efd;		/* fd set by the owner, the rest private */
-	/* @what: EPOLLIN and EPOLLOUT, the directions worth a try */
+	/* @what: EPOLLIN, EPOLLOUT, EPOLLRDHUP: what the socket said; 0: queued, or more is left */
 	uint32_t (*progress)(struct engine_conn *conn, uint32_t what);
 	struct host_qp *qp;		/* NULL when the QP is gone already */
 	struct engine_conn *next;	/* private */
 	bool queued, held;
 };
 
-int engine_conn_add(struct engine_conn *conn);	/* qp and efd.fd set; queues it once; 0 or -errno */
+/* qp and efd.fd set; efd may be registered already.  Queues it once.  0 or -errno. */
+int engine_conn_add(struct engine_conn *conn);
 void engine_conn_del(struct engine_conn *conn);	/* idempotent */
 void engine_conn_detach(struct engine_conn *conn);	/* the QP goes, the connection stays */
 void engine_conn_ready(struct engine_conn *conn);	/* call progress soon */

@@ -40,7 +40,7 @@ struct fd_slot {
 static struct {
 	int epfd, evfd;
 	pthread_t thread;
-	bool running;
+	bool running, parked;
 	uint64_t spin_ns;
 	struct fd_slot *slots;
 	uint32_t nslots, free_slot, nfds;
@@ -284,6 +284,11 @@ static uint64_t helper_timeout(const struct helper_state *st, uint64_t now)
 	return ns;
 }
 
+void engine_park(void)
+{
+	loop.parked = true;
+}
+
 /* One round: sleep, then serve.  Returns without serving when an inline poller does it. */
 static void helper_round(struct helper_state *st)
 {
@@ -317,6 +322,11 @@ static void helper_round(struct helper_state *st)
 		engine_lock();
 	}
 	st->misses = 0;
+	if (loop.parked) {
+		engine_unlock();
+		for (;;)
+			pause();
+	}
 	dispatch(events, n);
 	now = engine_now();
 	if (engine_timers_due() <= now)

@@ -121,6 +121,7 @@ static void conn_progress(struct engine_conn *conn, uint32_t what)
 {
 	uint32_t ret;
 
+	unready(conn);
 	if (conn->qp)
 		engine_qp_sync(conn->qp);
 	ret = conn->progress(conn, what);
@@ -129,7 +130,7 @@ static void conn_progress(struct engine_conn *conn, uint32_t what)
 	conn->held = ret & ENGINE_CONN_HELD;
 	if (conn->qp && watch_update(conn))
 		ret |= ENGINE_CONN_MORE;
-	engine_fd_mod(&conn->efd, ret & (EPOLLIN | EPOLLOUT));
+	engine_fd_mod(&conn->efd, ret & (EPOLLIN | EPOLLOUT | EPOLLRDHUP));
 	if (ret & ENGINE_CONN_MORE)
 		engine_conn_ready(conn);
 }
@@ -139,17 +140,21 @@ static void conn_event(struct engine_fd *efd, uint32_t events)
 	struct engine_conn *conn = (struct engine_conn *)((char *)efd - offsetof(struct engine_conn, efd));
 
 	if (events & (EPOLLERR | EPOLLHUP))
-		events |= EPOLLIN | EPOLLOUT;
-	conn_progress(conn, events & (EPOLLIN | EPOLLOUT));
+		events |= EPOLLIN | EPOLLOUT | EPOLLRDHUP;
+	conn_progress(conn, events & (EPOLLIN | EPOLLOUT | EPOLLRDHUP));
 }
 
 int engine_conn_add(struct engine_conn *conn)
 {
 	int ret;
 
-	conn->efd.events = EPOLLIN;
 	conn->efd.ready = conn_event;
-	ret = engine_fd_add(&conn->efd);
+	if (conn->efd.slot) {
+		ret = engine_fd_mod(&conn->efd, EPOLLIN);
+	} else {
+		conn->efd.events = EPOLLIN;
+		ret = engine_fd_add(&conn->efd);
+	}
 	if (ret)
 		return ret;
 	conn->held = false;
@@ -183,10 +188,8 @@ bool engine_ready_run(unsigned int budget)
 {
 	struct engine_conn *conn;
 
-	while ((conn = ready_head) && budget--) {
-		unready(conn);
-		conn_progress(conn, EPOLLIN | EPOLLOUT);
-	}
+	while ((conn = ready_head) && budget--)
+		conn_progress(conn, 0);
 	return ready_head;
 }
 
@@ -202,8 +205,9 @@ static void kick_serve(struct engine_kick *kick)
 	}
 	eqp = (struct engine_qp *)kick;
 	engine_qp_sync(eqp->qp);
-	if (eqp->conn)
-		conn_progress(eqp->conn, eqp->conn->held ? EPOLLIN | EPOLLOUT : EPOLLOUT);
+	/* the core has told the link, and that the engine, when there is something to do */
+	if (eqp->conn && eqp->conn->queued)
+		conn_progress(eqp->conn, 0);
 }
 
 bool engine_kicks_waiting(void)

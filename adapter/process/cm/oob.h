@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* RC queue pairs whose programs exchange addresses and QP numbers themselves; see oob.c. */
+#ifndef EA_OOB_H
+#define EA_OOB_H
+
+#include "adapter/process/cm/cm.h"
+
+void oob_conn_gone(struct cm_conn *conn);
+void oob_qp_leaving(struct host_qp *qp);
+void oob_forget(void);
+
+#endif
