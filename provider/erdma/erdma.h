@@ -71,24 +71,28 @@ struct erdma_td {
 
 struct erdma_qp;
 
-struct erdma_cq_slot {
-	uint32_t qpn;
-	struct erdma_qp *qp;		/* NULL: free, and qpn is ERDMA_QPN_NONE */
+/*
+ * A place in the ring of a CQ. The count of consumed entries is laps times the size of the ring and
+ * the entries before this one.
+ */
+struct erdma_cq_pos {
+	_Atomic(struct erdma_cqe *) cqe;
+	uint32_t free_owner;		/* the owner bit of entries not yet written in this lap */
+	atomic_uint laps;
 };
 
 struct erdma_cq {
 	struct verbs_cq vcq;
 
 	/* Polling. */
-	struct erdma_cqe *ring __erdma_hot;
-	uint32_t mask;			/* entries minus one */
-	atomic_uint ci;			/* running count of consumed entries; written by pollers */
-	uint32_t lap_shift;		/* brings the lap bit of ci to the place of the owner bit */
-	uint32_t slot_mask;
-	struct erdma_cq_slot *slots;	/* open addressing, at most half full */
-	int (*poll)(struct erdma_cq *cq, int num_entries, struct ibv_wc *wc);
+	struct erdma_cq_pos pos __erdma_hot;	/* who arms looks at it without the lock */
+	uint32_t qps_mask;
+	struct erdma_qp **qps;		/* hashed by QPN, at most half full; free: &erdma_no_qp */
+	struct erdma_cqe *ring;
+	struct erdma_cqe *end;
 	struct erdma_lock lock;
-	uint32_t num_slots_reserved;
+	int (*poll)(struct erdma_cq *cq, int num_entries, struct ibv_wc *wc) __erdma_hot;
+	uint32_t num_qps;		/* attached or about to be */
 
 	/* The completion that ibv_start_poll or ibv_next_poll stopped at. */
 	uint32_t cur_hdr;
@@ -106,12 +110,18 @@ struct erdma_cq {
 	struct erdma_pd *parent;	/* parent domain given at creation, or NULL */
 };
 
+/* What is remembered of a send WQE, by its first block. */
+struct erdma_swr {
+	uint64_t wr_id;
+	uint16_t next_pi;		/* running index after the WQE */
+};
+
 struct erdma_sq {
 	uint8_t *ring;
 	uint32_t mask;			/* blocks minus one */
 	uint32_t last_straight;		/* a WQE that starts after this block may wrap */
 	uint64_t hdr;			/* bits that every WQE has: QPN, and CE if all are signalled */
-	uint64_t *wr_ids;		/* by first block */
+	struct erdma_swr *wrs;		/* by first block */
 	__le64 *dbrec;
 	void *db;
 	uint64_t db_bits;		/* QPN, in the doorbell's place */
@@ -155,16 +165,18 @@ struct erdma_wr_list {
 struct erdma_qp {
 	struct verbs_qp vqp;
 
-	int (*post_send)(struct erdma_qp *qp, struct ibv_send_wr *wr,
-			 struct ibv_send_wr **bad_wr) __erdma_hot;
-	int (*post_recv)(struct erdma_qp *qp, struct ibv_recv_wr *wr,
-			 struct ibv_recv_wr **bad_wr);
-	struct erdma_sq sq;
-	struct erdma_rq rq __erdma_hot;
-	struct erdma_wr_list list __erdma_hot;
-
+	struct erdma_sq sq __erdma_hot;
 	uint32_t qpn;
 	int send_err;			/* EINVAL while the state forbids posting to the SQ, else 0 */
+	int (*post_send)(struct erdma_qp *qp, struct ibv_send_wr *wr,
+			 struct ibv_send_wr **bad_wr);
+	uint8_t *scratch;		/* ERDMA_MAX_WQE_SIZE; a WQE that wraps is built here */
+
+	struct erdma_rq rq __erdma_hot;
+	int (*post_recv)(struct erdma_qp *qp, struct ibv_recv_wr *wr,
+			 struct ibv_recv_wr **bad_wr);
+
+	struct erdma_wr_list list __erdma_hot;
 	bool atomics;
 	bool sq_sig_all;
 	enum ibv_qp_state state;	/* as last asked for */
@@ -173,7 +185,6 @@ struct erdma_qp {
 	struct ibv_qp_cap cap;
 	struct erdma_buf buf;
 	__le64 *dbrecs;			/* SQ, RQ */
-	uint8_t *scratch;		/* ERDMA_MAX_WQE_SIZE; a WQE that wraps is built here */
 };
 
 static inline struct erdma_device *to_edev(struct ibv_device *dev)
@@ -214,6 +225,13 @@ static inline struct erdma_qp *to_eqp(struct ibv_qp *qp)
 static inline struct erdma_qp *to_eqp_ex(struct ibv_qp_ex *qp)
 {
 	return container_of(qp, struct erdma_qp, vqp.qp_ex);
+}
+
+static __erdma_inline void erdma_set_sge(struct erdma_sge *dst, const struct ibv_sge *src)
+{
+	dst->addr = htole64(src->addr);
+	dst->length = htole32(src->length);
+	dst->lkey = htole32(src->lkey);
 }
 
 /*
@@ -284,29 +302,46 @@ static __erdma_inline uint32_t erdma_cqe_hdr(const struct erdma_cqe *cqe)
 	return be32toh(*(const volatile __be32 *)&cqe->hdr);
 }
 
+static __erdma_inline struct erdma_cqe *erdma_cq_next(const struct erdma_cq_pos *pos)
+{
+	return atomic_load_explicit(&pos->cqe, memory_order_relaxed);
+}
+
 /*
- * Whether the adapter has written the entry that @ci counts: its owner bit is set on even laps of
- * the ring and clear on odd ones.
+ * Whether the adapter has written the entry at @pos, whose first word is @hdr: the owner bit is set
+ * on even laps of the ring and clear on odd ones.
  */
-static __erdma_inline bool erdma_cqe_hdr_valid(const struct erdma_cq *cq, uint32_t hdr, uint32_t ci)
+static __erdma_inline bool erdma_cqe_valid(const struct erdma_cq_pos *pos, uint32_t hdr)
 {
-	return (hdr ^ ci << cq->lap_shift) & ERDMA_CQE_OWNER;
+	return (hdr ^ pos->free_owner) & ERDMA_CQE_OWNER;
 }
 
-static __erdma_inline bool erdma_cqe_valid(const struct erdma_cq *cq, const struct erdma_cqe *cqe,
-					   uint32_t ci)
+/* The entry at @pos has been dealt with. For the CQ's own position the caller holds the lock. */
+static __erdma_inline void erdma_cq_step(const struct erdma_cq *cq, struct erdma_cq_pos *pos)
 {
-	return erdma_cqe_hdr_valid(cq, erdma_cqe_hdr(cqe), ci);
+	struct erdma_cqe *next = erdma_cq_next(pos) + 1;
+
+	if (likely(next != cq->end)) {
+		atomic_store_explicit(&pos->cqe, next, memory_order_relaxed);
+		return;
+	}
+	/* In this order a reader never sees a count that is too high. */
+	atomic_store_explicit(&pos->cqe, cq->ring, memory_order_relaxed);
+	pos->free_owner ^= ERDMA_CQE_OWNER;
+	atomic_fetch_add_explicit(&pos->laps, 1, memory_order_release);
 }
 
-/* Where @qpn stands, or a free slot if nowhere. The caller holds the lock. */
-static __erdma_inline struct erdma_cq_slot *erdma_cq_slot(const struct erdma_cq *cq, uint32_t qpn)
-{
-	uint32_t i = qpn & cq->slot_mask;
+/* Stands in the free places of a CQ's table, so that looking a QP up need not test for NULL. */
+extern struct erdma_qp erdma_no_qp;
 
-	while (unlikely(cq->slots[i].qpn != qpn && cq->slots[i].qp))
-		i = (i + 1) & cq->slot_mask;
-	return &cq->slots[i];
+/* Where @qpn stands, or would stand. The caller holds the lock. */
+static inline struct erdma_qp **erdma_cq_place(const struct erdma_cq *cq, uint32_t qpn)
+{
+	uint32_t i = qpn & cq->qps_mask;
+
+	while (cq->qps[i]->qpn != qpn && cq->qps[i] != &erdma_no_qp)
+		i = (i + 1) & cq->qps_mask;
+	return &cq->qps[i];
 }
 
 /* Queue pairs. */

@@ -12,20 +12,25 @@
 
 #define ERDMA_CQ_INIT_MASK	(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)
 #define ERDMA_CQ_FLAGS		IBV_CREATE_CQ_ATTR_SINGLE_THREADED
-#define ERDMA_CQ_MIN_SLOTS	8
+#define ERDMA_CQ_MIN_QPS	4
 #define ERDMA_CQ_MAX_CQE	(1 << 24)	/* what the consumer count of a doorbell can tell */
 
-static struct erdma_cq_slot *alloc_slots(uint32_t num)
+struct erdma_qp erdma_no_qp = { .qpn = ERDMA_QPN_NONE };
+
+/* A table for @num_qps QPs: at least twice as large, so that most stand where they belong. */
+static struct erdma_qp **alloc_qps(uint32_t num_qps, uint32_t *mask)
 {
-	struct erdma_cq_slot *slots;
+	uint32_t size = roundup_pow_of_two(num_qps * 2);
+	struct erdma_qp **qps;
 	uint32_t i;
 
-	slots = calloc(num, sizeof(*slots));
-	if (!slots)
+	qps = malloc(size * sizeof(*qps));
+	if (!qps)
 		return NULL;
-	for (i = 0; i < num; i++)
-		slots[i].qpn = ERDMA_QPN_NONE;
-	return slots;
+	for (i = 0; i < size; i++)
+		qps[i] = &erdma_no_qp;
+	*mask = size - 1;
+	return qps;
 }
 
 /*
@@ -126,21 +131,20 @@ static struct erdma_cq *create_cq(struct ibv_context *context,
 	depth = roundup_pow_of_two(max(attr->cqe, (uint32_t)ERDMA_MIN_CQE));
 	erdma_lock_init(&cq->lock, !single_threaded);
 	erdma_lock_init(&cq->arm_lock, !single_threaded);
-	cq->mask = depth - 1;
-	cq->lap_shift = 31 - (ilog32(depth) - 1);
 
-	cq->slots = alloc_slots(ERDMA_CQ_MIN_SLOTS);
-	if (!cq->slots) {
+	cq->qps = alloc_qps(ERDMA_CQ_MIN_QPS, &cq->qps_mask);
+	if (!cq->qps) {
 		ret = ENOMEM;
 		goto err_free;
 	}
-	cq->slot_mask = ERDMA_CQ_MIN_SLOTS - 1;
 
 	if (erdma_buf_alloc(&cq->buf, (size_t)depth * ERDMA_CQE_SIZE)) {
 		ret = errno;
-		goto err_slots;
+		goto err_qps;
 	}
 	cq->ring = cq->buf.addr;
+	cq->end = cq->ring + depth;
+	atomic_init(&cq->pos.cqe, cq->ring);
 
 	cq->dbrec = erdma_dbrec_alloc(&ctx->dbrecs);
 	if (!cq->dbrec) {
@@ -164,8 +168,8 @@ err_dbrec:
 	erdma_dbrec_free(&ctx->dbrecs, cq->dbrec);
 err_buf:
 	erdma_buf_free(&cq->buf);
-err_slots:
-	free(cq->slots);
+err_qps:
+	free(cq->qps);
 err_free:
 	free(cq);
 err:
@@ -208,11 +212,22 @@ int erdma_destroy_cq(struct ibv_cq *ibcq)
 
 	erdma_dbrec_free(&ctx->dbrecs, cq->dbrec);
 	erdma_buf_free(&cq->buf);
-	free(cq->slots);
+	free(cq->qps);
 	if (cq->parent)
 		erdma_pd_put(cq->parent);
 	free(cq);
 	return 0;
+}
+
+/*
+ * How many completions have been consumed. A thread that polls at the same time may make the result
+ * too low, which at worst brings an event that has been seen to already.
+ */
+static uint64_t consumed(const struct erdma_cq *cq)
+{
+	uint64_t laps = atomic_load_explicit(&cq->pos.laps, memory_order_acquire);
+
+	return laps * (cq->end - cq->ring) + (erdma_cq_next(&cq->pos) - cq->ring);
 }
 
 int erdma_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
@@ -227,7 +242,7 @@ int erdma_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 
 	erdma_lock(&cq->arm_lock);
 	val |= FIELD_PREP(ERDMA_CQ_DB_IDX, (uint64_t)cq->arm_count++);
-	val |= FIELD_PREP(ERDMA_CQ_DB_CI, (uint64_t)atomic_load(&cq->ci));
+	val |= FIELD_PREP(ERDMA_CQ_DB_CI, consumed(cq));
 	erdma_ring(cq->dbrec, cq->db, val);
 	erdma_unlock(&cq->arm_lock);
 	return 0;
@@ -238,49 +253,46 @@ void erdma_cq_event(struct ibv_cq *ibcq)
 	atomic_fetch_add(&to_ecq(ibcq)->num_events, 1);
 }
 
-/* Moves all QPs to a table of twice the size or more. The caller holds the lock. */
-static void move_slots(struct erdma_cq *cq, struct erdma_cq_slot *slots, uint32_t num)
+/* Moves all QPs to another table, which is large enough. The caller holds the lock. */
+static void move_qps(struct erdma_cq *cq, struct erdma_qp **qps, uint32_t mask)
 {
-	struct erdma_cq_slot *old = cq->slots;
-	uint32_t num_old = cq->slot_mask + 1;
+	struct erdma_qp **old = cq->qps;
+	uint32_t old_mask = cq->qps_mask;
 	uint32_t i;
 
-	cq->slots = slots;
-	cq->slot_mask = num - 1;
-	for (i = 0; i < num_old; i++) {
-		if (old[i].qp)
-			*erdma_cq_slot(cq, old[i].qpn) = old[i];
+	cq->qps = qps;
+	cq->qps_mask = mask;
+	for (i = 0; i <= old_mask; i++) {
+		if (old[i] != &erdma_no_qp)
+			*erdma_cq_place(cq, old[i]->qpn) = old[i];
 	}
 }
 
 int erdma_cq_reserve(struct erdma_cq *cq)
 {
-	struct erdma_cq_slot *slots = NULL, *old;
-	uint32_t num = 0, want;
+	struct erdma_qp **spare = NULL, **old;
+	uint32_t spare_mask = 0, want;
 
 	for (;;) {
 		erdma_lock(&cq->lock);
-		want = (cq->num_slots_reserved + 1) * 2;
-		if (want <= cq->slot_mask + 1) {
-			cq->num_slots_reserved++;
-			erdma_unlock(&cq->lock);
-			free(slots);
-			return 0;
+		want = cq->num_qps + 1;
+		if (want * 2 > cq->qps_mask + 1 && want * 2 <= spare_mask + 1) {
+			old = cq->qps;
+			move_qps(cq, spare, spare_mask);
+			spare = old;
 		}
-		if (want <= num) {
-			old = cq->slots;
-			move_slots(cq, slots, num);
-			cq->num_slots_reserved++;
+		if (want * 2 <= cq->qps_mask + 1) {
+			cq->num_qps = want;
 			erdma_unlock(&cq->lock);
-			free(old);
+			free(spare);
 			return 0;
 		}
 		erdma_unlock(&cq->lock);
 
-		free(slots);
-		num = roundup_pow_of_two(want);
-		slots = alloc_slots(num);
-		if (!slots)
+		/* Not under the lock; another thread may have been faster meanwhile. */
+		free(spare);
+		spare = alloc_qps(want, &spare_mask);
+		if (!spare)
 			return ENOMEM;
 	}
 }
@@ -288,73 +300,72 @@ int erdma_cq_reserve(struct erdma_cq *cq)
 void erdma_cq_unreserve(struct erdma_cq *cq)
 {
 	erdma_lock(&cq->lock);
-	cq->num_slots_reserved--;
+	cq->num_qps--;
 	erdma_unlock(&cq->lock);
 }
 
 /* Makes pending completions of @qpn ones that polling passes over. The caller holds the lock. */
 static void drop_completions(struct erdma_cq *cq, uint32_t qpn)
 {
-	uint32_t ci = atomic_load_explicit(&cq->ci, memory_order_relaxed);
-	struct erdma_cqe *cqe;
-	uint32_t n;
+	struct erdma_cqe *start = erdma_cq_next(&cq->pos), *cqe = start;
+	struct erdma_cq_pos pos = { .free_owner = cq->pos.free_owner };
 
-	for (n = 0; n <= cq->mask; n++, ci++) {
-		cqe = &cq->ring[ci & cq->mask];
-		if (!erdma_cqe_valid(cq, cqe, ci))
+	atomic_init(&pos.cqe, start);
+	do {
+		if (!erdma_cqe_valid(&pos, erdma_cqe_hdr(cqe)))
 			break;
 		udma_from_device_barrier();
 		if (be32toh(cqe->qpn) == qpn)
-			cqe->qpn = htobe32(ERDMA_QPN_NONE);
-	}
+			cqe->qpn = htobe32(ERDMA_QPN_DROPPED);
+		erdma_cq_step(cq, &pos);
+		cqe = erdma_cq_next(&pos);
+	} while (cqe != start);
 }
 
 void erdma_cq_attach(struct erdma_cq *cq, struct erdma_qp *qp)
 {
-	struct erdma_cq_slot *slot;
+	struct erdma_qp **place;
 
 	erdma_lock(&cq->lock);
-	slot = erdma_cq_slot(cq, qp->qpn);
-	if (slot->qp != qp) {
+	place = erdma_cq_place(cq, qp->qpn);
+	if (*place != qp) {
 		/*
-		 * A QP that posted nothing has no completions. The slot may still hold a QP of the
+		 * A QP that posted nothing has no completions. The place may still hold a QP of the
 		 * same number, which the kernel has forgotten and whose owner is about to detach.
 		 */
 		drop_completions(cq, qp->qpn);
-		slot->qpn = qp->qpn;
-		slot->qp = qp;
+		*place = qp;
 	}
 	erdma_unlock(&cq->lock);
 }
 
-/* Frees a slot; those that stand behind it for want of room move up. The caller holds the lock. */
-static void free_slot(struct erdma_cq *cq, struct erdma_cq_slot *slot)
+/* Frees a place; QPs that stand behind it for want of room move up. The caller holds the lock. */
+static void free_place(struct erdma_cq *cq, struct erdma_qp **place)
 {
-	struct erdma_cq_slot *slots = cq->slots;
-	uint32_t mask = cq->slot_mask;
-	uint32_t hole = slot - slots;
+	struct erdma_qp **qps = cq->qps;
+	uint32_t mask = cq->qps_mask;
+	uint32_t hole = place - qps;
 	uint32_t i;
 
-	for (i = (hole + 1) & mask; slots[i].qp; i = (i + 1) & mask) {
-		/* Its place is at or before the hole if it stands at least as far from home. */
-		if (((i - slots[i].qpn) & mask) >= ((i - hole) & mask)) {
-			slots[hole] = slots[i];
+	for (i = (hole + 1) & mask; qps[i] != &erdma_no_qp; i = (i + 1) & mask) {
+		/* It may move if it stands at least as far from home as from the hole. */
+		if (((i - qps[i]->qpn) & mask) >= ((i - hole) & mask)) {
+			qps[hole] = qps[i];
 			hole = i;
 		}
 	}
-	slots[hole].qpn = ERDMA_QPN_NONE;
-	slots[hole].qp = NULL;
+	qps[hole] = &erdma_no_qp;
 }
 
 void erdma_cq_detach(struct erdma_cq *cq, struct erdma_qp *qp)
 {
-	struct erdma_cq_slot *slot;
+	struct erdma_qp **place;
 
 	erdma_lock(&cq->lock);
-	slot = erdma_cq_slot(cq, qp->qpn);
-	if (slot->qp == qp) {
+	place = erdma_cq_place(cq, qp->qpn);
+	if (*place == qp) {
 		drop_completions(cq, qp->qpn);
-		free_slot(cq, slot);
+		free_place(cq, place);
 	}
 	erdma_unlock(&cq->lock);
 }

@@ -88,6 +88,7 @@ enum erdma_sdb_type {
 #define ERDMA_WQE_INDEX		GENMASK_ULL(15, 0)	/* running, after this WQE */
 
 #define ERDMA_WQE_SGL_SHIFT	56
+#define ERDMA_WQE_OPCODE_SHIFT	27
 #define ERDMA_WQE_BLOCKS_SHIFT	52
 
 /* Operations; work requests and completions share the numbers. */
@@ -180,8 +181,9 @@ struct erdma_rqe {
 #define ERDMA_CQE_QTYPE		GENMASK(15, 8)		/* 0: send queue */
 #define ERDMA_CQE_SYNDROME	GENMASK(7, 0)
 
-/* No queue pair has this number: it marks a completion to be passed over. */
-#define ERDMA_QPN_NONE		0xffffffffu
+/* No queue pair has these numbers. */
+#define ERDMA_QPN_DROPPED	0xffffffffu	/* in a CQE: to be passed over */
+#define ERDMA_QPN_NONE		0xfffffffeu	/* of a QP that is none */
 
 struct erdma_cqe {
 	__be32 hdr;

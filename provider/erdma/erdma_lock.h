@@ -28,10 +28,15 @@ static inline void erdma_lock_init(struct erdma_lock *lock, bool shared)
 	lock->shared = shared;
 }
 
+static inline bool erdma_spin_trylock(struct erdma_lock *lock)
+{
+	return !atomic_exchange_explicit(&lock->held, 1, memory_order_acquire);
+}
+
 /* For code that knows the lock is shared. */
 static inline void erdma_spin_lock(struct erdma_lock *lock)
 {
-	if (unlikely(atomic_exchange_explicit(&lock->held, 1, memory_order_acquire)))
+	if (unlikely(!erdma_spin_trylock(lock)))
 		erdma_lock_contended(lock);
 }
 

@@ -14,32 +14,52 @@
 /* vendor_err of a completion that names an operation or a work request that does not exist. */
 #define ERDMA_VENDOR_ERR_BAD_CQE 0xff
 
-struct erdma_comp {
-	const struct erdma_cqe *cqe;
-	uint64_t wr_id;
-	uint32_t hdr;
-	uint32_t qpn;
-};
+/* In wc_flags below: there is no such operation. */
+#define ERDMA_NO_OP BIT(31)
 
-static const struct {
+/*
+ * By the low bits of the opcode. The table is complete, so that a good completion is told from a
+ * bad one by one test of the header and, in the rare case of flags, one of those.
+ */
+#define ERDMA_CQE_OP_INDEX GENMASK(20, 16)
+#define ERDMA_NUM_OP_INDICES 32
+#define ERDMA_CQE_ODD ((ERDMA_CQE_OPCODE & ~ERDMA_CQE_OP_INDEX) | ERDMA_CQE_SYNDROME)
+
+struct erdma_wc_op {
+	uint32_t status;	/* the first two as they stand in struct ibv_wc */
 	uint32_t opcode;
 	uint32_t wc_flags;
-} erdma_wc_ops[ERDMA_NUM_OPS] = {
-	[ERDMA_OP_WRITE] = { IBV_WC_RDMA_WRITE, 0 },
-	[ERDMA_OP_READ] = { IBV_WC_RDMA_READ, 0 },
-	[ERDMA_OP_SEND] = { IBV_WC_SEND, 0 },
-	[ERDMA_OP_SEND_WITH_IMM] = { IBV_WC_SEND, 0 },
-	[ERDMA_OP_RECV] = { IBV_WC_RECV, 0 },
-	[ERDMA_OP_RECV_IMM] = { IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM },
-	[ERDMA_OP_RECV_INV] = { IBV_WC_RECV, IBV_WC_WITH_INV },
-	[ERDMA_OP_WRITE_WITH_IMM] = { IBV_WC_RDMA_WRITE, 0 },
-	[ERDMA_OP_RECV_SEND_IMM] = { IBV_WC_RECV, IBV_WC_WITH_IMM },
-	[ERDMA_OP_SEND_WITH_INV] = { IBV_WC_SEND, 0 },
-	[ERDMA_OP_LOCAL_INV] = { IBV_WC_LOCAL_INV, 0 },
-	[ERDMA_OP_READ_WITH_INV] = { IBV_WC_RDMA_READ, 0 },
-	[ERDMA_OP_ATOMIC_CAS] = { IBV_WC_COMP_SWAP, 0 },
-	[ERDMA_OP_ATOMIC_FAA] = { IBV_WC_FETCH_ADD, 0 },
+	uint32_t pad;		/* to a power of two */
 };
+
+#define WC_OP(op, flags) { IBV_WC_SUCCESS, IBV_WC_##op, flags, 0 }
+#define WC_NO_OP { IBV_WC_GENERAL_ERR, IBV_WC_SEND, ERDMA_NO_OP, 0 }
+
+static const struct erdma_wc_op erdma_wc_ops[] = {
+	[ERDMA_OP_WRITE] = WC_OP(RDMA_WRITE, 0),
+	[ERDMA_OP_READ] = WC_OP(RDMA_READ, 0),
+	[ERDMA_OP_SEND] = WC_OP(SEND, 0),
+	[ERDMA_OP_SEND_WITH_IMM] = WC_OP(SEND, 0),
+	[ERDMA_OP_RECV] = WC_OP(RECV, 0),
+	[ERDMA_OP_RECV_IMM] = WC_OP(RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM),
+	[ERDMA_OP_RECV_INV] = WC_OP(RECV, IBV_WC_WITH_INV),
+	[7] = WC_NO_OP,
+	[8] = WC_NO_OP,
+	[ERDMA_OP_WRITE_WITH_IMM] = WC_OP(RDMA_WRITE, 0),
+	[10] = WC_NO_OP,
+	[11] = WC_NO_OP,
+	[ERDMA_OP_RECV_SEND_IMM] = WC_OP(RECV, IBV_WC_WITH_IMM),
+	[ERDMA_OP_SEND_WITH_INV] = WC_OP(SEND, 0),
+	[ERDMA_OP_REG_MR] = WC_NO_OP,
+	[ERDMA_OP_LOCAL_INV] = WC_OP(LOCAL_INV, 0),
+	[ERDMA_OP_READ_WITH_INV] = WC_OP(RDMA_READ, 0),
+	[ERDMA_OP_ATOMIC_CAS] = WC_OP(COMP_SWAP, 0),
+	[ERDMA_OP_ATOMIC_FAA] = WC_OP(FETCH_ADD, 0),
+	[ERDMA_NUM_OPS ... ERDMA_NUM_OP_INDICES - 1] = WC_NO_OP,
+};
+
+static_assert(offsetof(struct ibv_wc, opcode) - offsetof(struct ibv_wc, status) ==
+	      offsetof(struct erdma_wc_op, opcode), "struct ibv_wc changed");
 
 static const struct {
 	uint8_t status;
@@ -64,15 +84,15 @@ static const struct {
 	[ERDMA_SYN_RETRY] = { IBV_WC_RETRY_EXC_ERR, 0 },
 };
 
-static __erdma_inline uint32_t hdr_opcode(uint32_t hdr)
+static __erdma_inline const struct erdma_wc_op *hdr_op(uint32_t hdr)
 {
-	return FIELD_GET(ERDMA_CQE_OPCODE, hdr);
+	return &erdma_wc_ops[FIELD_GET(ERDMA_CQE_OP_INDEX, hdr)];
 }
 
 /* Success with an operation that does not exist counts as failure. */
 static __erdma_inline bool hdr_good(uint32_t hdr)
 {
-	return !(hdr & ERDMA_CQE_SYNDROME) && hdr_opcode(hdr) < ERDMA_NUM_OPS;
+	return !(hdr & ERDMA_CQE_ODD) && !(hdr_op(hdr)->wc_flags & ERDMA_NO_OP);
 }
 
 static enum ibv_wc_status hdr_status(uint32_t hdr)
@@ -98,23 +118,77 @@ static uint32_t hdr_vendor_err(uint32_t hdr)
 }
 
 /*
+ * Immediate data, or the key that a send with invalidate named, as both stand in struct ibv_wc:
+ * one in network order, the other in the host's.
+ */
+static __erdma_inline uint32_t imm_or_inv(const struct erdma_cqe *cqe, uint32_t wc_flags)
+{
+	if (wc_flags & IBV_WC_WITH_INV)
+		return be32toh(cqe->inv_rkey);
+	return (__force uint32_t)htobe32(le32toh(cqe->imm_data));
+}
+
+/* The WQE whose first block has the running index @index, or NULL if none such is outstanding. */
+static __erdma_inline struct erdma_swr *find_swr(const struct erdma_sq *sq, uint16_t index)
+{
+	uint16_t ci = atomic_load_explicit(&sq->ci, memory_order_relaxed);
+	uint16_t pi = atomic_load_explicit(&sq->pi, memory_order_relaxed);
+	struct erdma_swr *swr = &sq->wrs[index & sq->mask];
+
+	if (unlikely((uint16_t)(index - ci) >= (uint16_t)(pi - ci)))
+		return NULL;
+	/* What an older lap left in a place that is no first block now is too far away. */
+	if (unlikely((uint16_t)(swr->next_pi - index - 1) >= ERDMA_MAX_WQE_BLOCKS))
+		return NULL;
+	return swr;
+}
+
+/* The slots up to @pi are free from here on: all that is needed from them has been read. */
+static __erdma_inline void free_sq(struct erdma_sq *sq, uint16_t pi)
+{
+	atomic_store_explicit(&sq->ci, pi, memory_order_release);
+}
+
+static __erdma_inline bool rq_empty(const struct erdma_rq *rq)
+{
+	return atomic_load_explicit(&rq->pi, memory_order_relaxed) ==
+	       atomic_load_explicit(&rq->ci, memory_order_relaxed);
+}
+
+/* Takes the oldest receive. Its place in the ring is @index, of which only the low bits count. */
+static __erdma_inline uint64_t take_rq(struct erdma_rq *rq, uint32_t index)
+{
+	uint64_t wr_id = rq->wr_ids[index & rq->mask];
+
+	atomic_store_explicit(&rq->ci, atomic_load_explicit(&rq->ci, memory_order_relaxed) + 1,
+			      memory_order_release);
+	return wr_id;
+}
+
+/* A completion that has been taken from the ring. */
+struct erdma_comp {
+	uint64_t wr_id;
+	uint32_t hdr;
+};
+
+/*
  * A send completion names no outstanding WQE. One that was completed before is a duplicate and
  * takes nothing from the application; anything else is reported, for the WQE it stands for would
  * never complete. Returns whether to report it.
  */
-static __erdma_cold bool bad_send_index(struct erdma_cq *cq, struct erdma_qp *qp, uint16_t index,
-					struct erdma_comp *c)
+static __erdma_cold bool bad_send(struct erdma_cq *cq, struct erdma_qp *qp, uint16_t index,
+				  struct erdma_comp *c)
 {
 	uint16_t ci = atomic_load_explicit(&qp->sq.ci, memory_order_relaxed);
 	uint16_t pi = atomic_load_explicit(&qp->sq.pi, memory_order_relaxed);
 	bool done_before = (uint16_t)(ci - index - 1) <= qp->sq.mask;
 
 	verbs_err(verbs_get_ctx(cq->vcq.cq.context),
-		  "CQ %u: completion of QP %u names block %u, outstanding are %u..%u: %s\n",
-		  (unsigned int)FIELD_GET(ERDMA_CQ_DB_CQN, cq->cqn_bits), qp->qpn, index, ci,
-		  (uint16_t)(pi - 1), done_before ? "dropped as a duplicate" : "reported");
+		  "CQ %u: completion of QP %u names block %u, outstanding are %u up to %u: %s\n",
+		  (unsigned int)FIELD_GET(ERDMA_CQ_DB_CQN, cq->cqn_bits), qp->qpn, index, ci, pi,
+		  done_before ? "dropped as a duplicate" : "reported");
 	c->wr_id = 0;
-	c->hdr = (c->hdr & ~(uint32_t)ERDMA_CQE_OPCODE) | FIELD_PREP(ERDMA_CQE_OPCODE, 0xffu);
+	c->hdr |= ERDMA_CQE_OPCODE;	/* no operation: whatever the syndrome, it failed */
 	return !done_before;
 }
 
@@ -125,109 +199,139 @@ static __erdma_cold void bad_recv(struct erdma_cq *cq, struct erdma_qp *qp)
 		  (unsigned int)FIELD_GET(ERDMA_CQ_DB_CQN, cq->cqn_bits), qp->qpn);
 }
 
-static __erdma_inline bool take_send(struct erdma_cq *cq, struct erdma_qp *qp,
-				     struct erdma_comp *c)
+/* Whether the completion of a live QP at @cqe is one to report. Frees its slot of the queue. */
+static __erdma_inline bool account(struct erdma_cq *cq, struct erdma_qp *qp,
+				   const struct erdma_cqe *cqe, struct erdma_comp *c)
 {
-	struct erdma_sq *sq = &qp->sq;
-	uint16_t index = be32toh(c->cqe->index);
-	uint16_t ci = atomic_load_explicit(&sq->ci, memory_order_relaxed);
-	uint16_t pi = atomic_load_explicit(&sq->pi, memory_order_relaxed);
-	uint32_t block = index & sq->mask;
-	uint64_t wqe_hdr;
+	uint32_t index = be32toh(cqe->index);
+	struct erdma_swr *swr;
 
-	if (unlikely((uint16_t)(index - ci) >= (uint16_t)(pi - ci)))
-		return bad_send_index(cq, qp, index, c);
-
-	c->wr_id = sq->wr_ids[block];
-	wqe_hdr = le64toh(*(__le64 *)(sq->ring + (block << ERDMA_BLOCK_SHIFT)));
-	atomic_store_explicit(&sq->ci, index + 1 + FIELD_GET(ERDMA_WQE_BLOCKS, wqe_hdr),
-			      memory_order_release);
-	return true;
-}
-
-static __erdma_inline bool take_recv(struct erdma_cq *cq, struct erdma_qp *qp,
-				     struct erdma_comp *c)
-{
-	struct erdma_rq *rq = &qp->rq;
-	uint32_t ci = atomic_load_explicit(&rq->ci, memory_order_relaxed);
-
-	if (unlikely(atomic_load_explicit(&rq->pi, memory_order_relaxed) == ci)) {
-		bad_recv(cq, qp);
-		return false;
+	if (c->hdr & ERDMA_CQE_QTYPE) {
+		if (unlikely(rq_empty(&qp->rq))) {
+			bad_recv(cq, qp);
+			return false;
+		}
+		c->wr_id = take_rq(&qp->rq, index);
+		return true;
 	}
 
-	c->wr_id = rq->wr_ids[be32toh(c->cqe->index) & rq->mask];
-	atomic_store_explicit(&rq->ci, ci + 1, memory_order_release);
+	swr = find_swr(&qp->sq, index);
+	if (unlikely(!swr))
+		return bad_send(cq, qp, index, c);
+	c->wr_id = swr->wr_id;
+	free_sq(&qp->sq, swr->next_pi);
 	return true;
 }
 
-/* Takes the next completion of a live QP. Returns false if there is none. */
-static __erdma_inline bool take(struct erdma_cq *cq, struct erdma_comp *c)
+/*
+ * Takes the next completion of a live QP, whatever it may be, and passes over those of QPs that are
+ * gone. Returns its place in the ring, which stays as it is while the lock is held, or NULL.
+ */
+static __erdma_inline const struct erdma_cqe *take(struct erdma_cq *cq, struct erdma_comp *c)
 {
+	const struct erdma_cqe *cqe;
 	struct erdma_qp *qp;
-	uint32_t ci;
 
 	for (;;) {
-		ci = atomic_load_explicit(&cq->ci, memory_order_relaxed);
-		c->cqe = &cq->ring[ci & cq->mask];
-		c->hdr = erdma_cqe_hdr(c->cqe);
-		if (!erdma_cqe_hdr_valid(cq, c->hdr, ci))
-			return false;
+		cqe = erdma_cq_next(&cq->pos);
+		c->hdr = erdma_cqe_hdr(cqe);
+		if (!erdma_cqe_valid(&cq->pos, c->hdr))
+			return NULL;
 		udma_from_device_barrier();
-		atomic_store_explicit(&cq->ci, ci + 1, memory_order_relaxed);
+		erdma_cq_step(cq, &cq->pos);
 
-		c->qpn = be32toh(c->cqe->qpn);
-		qp = erdma_cq_slot(cq, c->qpn)->qp;
-		if (unlikely(!qp))
-			continue;
-		if (!(c->hdr & ERDMA_CQE_QTYPE) ? take_send(cq, qp, c) : take_recv(cq, qp, c))
-			return true;
+		qp = *erdma_cq_place(cq, be32toh(cqe->qpn));
+		if (likely(qp != &erdma_no_qp) && account(cq, qp, cqe, c))
+			return cqe;
 	}
 }
 
-/* Immediate data, or the key that a send with invalidate named. */
-static __erdma_inline __be32 imm_or_inv(const struct erdma_cqe *cqe, uint32_t wc_flags)
+/* Goes on with polling after @n entries, with the lock held, and gives it back. */
+static __erdma_cold int poll_any(struct erdma_cq *cq, int n, int num_entries, struct ibv_wc *wc)
 {
-	if (wc_flags & IBV_WC_WITH_INV)
-		return (__force __be32)be32toh(cqe->inv_rkey);
-	return htobe32(le32toh(cqe->imm_data));
+	const struct erdma_cqe *cqe;
+	struct erdma_comp c;
+
+	for (; n < num_entries; n++, wc++) {
+		cqe = take(cq, &c);
+		if (!cqe)
+			break;
+		wc->wr_id = c.wr_id;
+		wc->status = hdr_status(c.hdr);
+		wc->opcode = c.hdr & ERDMA_CQE_OPCODE & ~ERDMA_CQE_OP_INDEX ? IBV_WC_SEND :
+			     hdr_op(c.hdr)->opcode;
+		wc->vendor_err = hdr_vendor_err(c.hdr);
+		wc->byte_len = be32toh(cqe->length);
+		wc->qp_num = be32toh(cqe->qpn);
+		wc->wc_flags = 0;
+		if (hdr_good(c.hdr)) {
+			wc->wc_flags = hdr_op(c.hdr)->wc_flags;
+			wc->invalidated_rkey = imm_or_inv(cqe, wc->wc_flags);
+		}
+	}
+	erdma_unlock(&cq->lock);
+	return n;
 }
 
+static __erdma_cold int poll_contended(struct erdma_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	erdma_lock_contended(&cq->lock);
+	return poll_any(cq, 0, num_entries, wc);
+}
+
+/*
+ * Good completions of live QPs. Before one is touched that is anything else, the work is handed
+ * over; so this function calls nobody and keeps everything in registers.
+ */
 static __erdma_inline int poll(struct erdma_cq *cq, int num_entries, struct ibv_wc *wc,
 			       const bool shared)
 {
-	struct erdma_comp c;
-	uint32_t op;
+	const struct erdma_wc_op *op;
+	const struct erdma_cqe *cqe;
+	struct erdma_swr *swr;
+	struct erdma_qp *qp;
+	uint32_t hdr, index;
 	int n;
 
-	if (shared)
-		erdma_spin_lock(&cq->lock);
+	if (shared && unlikely(!erdma_spin_trylock(&cq->lock)))
+		return poll_contended(cq, num_entries, wc);
 
-	for (n = 0; n < num_entries && take(cq, &c); n++, wc++) {
-		wc->wr_id = c.wr_id;
-		wc->byte_len = be32toh(c.cqe->length);
-		wc->qp_num = c.qpn;
-		wc->src_qp = 0;
-		wc->pkey_index = 0;
-		wc->slid = 0;
-		wc->sl = 0;
-		wc->dlid_path_bits = 0;
-		if (unlikely(!hdr_good(c.hdr))) {
-			wc->status = hdr_status(c.hdr);
-			wc->vendor_err = hdr_vendor_err(c.hdr);
-			wc->opcode = IBV_WC_SEND;
-			if (hdr_opcode(c.hdr) < ERDMA_NUM_OPS)
-				wc->opcode = erdma_wc_ops[hdr_opcode(c.hdr)].opcode;
-			wc->wc_flags = 0;
-			continue;
-		}
-		op = hdr_opcode(c.hdr);
-		wc->status = IBV_WC_SUCCESS;
+	for (n = 0; n < num_entries; n++, wc++) {
+		cqe = erdma_cq_next(&cq->pos);
+		hdr = erdma_cqe_hdr(cqe);
+		if (!erdma_cqe_valid(&cq->pos, hdr))
+			break;
+		udma_from_device_barrier();
+
+		/* First what needs no more than the entry itself: few values stay alive after it. */
+		wc->qp_num = be32toh(cqe->qpn);
+		wc->byte_len = be32toh(cqe->length);
 		wc->vendor_err = 0;
-		wc->opcode = erdma_wc_ops[op].opcode;
-		wc->wc_flags = erdma_wc_ops[op].wc_flags;
-		if (wc->wc_flags)
-			wc->imm_data = imm_or_inv(c.cqe, wc->wc_flags);
+		index = be32toh(cqe->index);
+		qp = cq->qps[wc->qp_num & cq->qps_mask];
+		if (unlikely(qp->qpn != wc->qp_num || (hdr & ERDMA_CQE_ODD)))
+			return poll_any(cq, n, num_entries, wc);
+		op = hdr_op(hdr);
+		memcpy(&wc->status, &op->status, sizeof(wc->status) + sizeof(wc->opcode));
+		wc->wc_flags = op->wc_flags;
+		if (unlikely(op->wc_flags)) {
+			if (unlikely(op->wc_flags & ERDMA_NO_OP))
+				return poll_any(cq, n, num_entries, wc);
+			wc->invalidated_rkey = imm_or_inv(cqe, op->wc_flags);
+		}
+
+		if (hdr & ERDMA_CQE_QTYPE) {
+			if (unlikely(rq_empty(&qp->rq)))
+				return poll_any(cq, n, num_entries, wc);
+			wc->wr_id = take_rq(&qp->rq, index);
+		} else {
+			swr = find_swr(&qp->sq, index);
+			if (unlikely(!swr))
+				return poll_any(cq, n, num_entries, wc);
+			wc->wr_id = swr->wr_id;
+			free_sq(&qp->sq, swr->next_pi);
+		}
+		erdma_cq_step(cq, &cq->pos);
 	}
 
 	if (shared)
@@ -258,15 +362,17 @@ int erdma_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
  */
 static __erdma_inline int step(struct erdma_cq *cq)
 {
+	const struct erdma_cqe *cqe;
 	struct erdma_comp c;
 
-	if (!take(cq, &c))
+	cqe = take(cq, &c);
+	if (!cqe)
 		return ENOENT;
 
 	cq->vcq.cq_ex.wr_id = c.wr_id;
 	cq->vcq.cq_ex.status = likely(hdr_good(c.hdr)) ? IBV_WC_SUCCESS : hdr_status(c.hdr);
 	cq->cur_hdr = c.hdr;
-	cq->cur = *c.cqe;
+	cq->cur = *cqe;
 	return 0;
 }
 
@@ -308,9 +414,7 @@ static void end_poll_shared(struct ibv_cq_ex *ibcq)
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ibcq)
 {
-	uint32_t op = hdr_opcode(to_ecq_ex(ibcq)->cur_hdr);
-
-	return op < ERDMA_NUM_OPS ? erdma_wc_ops[op].opcode : IBV_WC_SEND;
+	return hdr_op(to_ecq_ex(ibcq)->cur_hdr)->opcode;
 }
 
 static uint32_t read_vendor_err(struct ibv_cq_ex *ibcq)
@@ -327,12 +431,12 @@ static unsigned int read_wc_flags(struct ibv_cq_ex *ibcq)
 {
 	uint32_t hdr = to_ecq_ex(ibcq)->cur_hdr;
 
-	return hdr_good(hdr) ? erdma_wc_ops[hdr_opcode(hdr)].wc_flags : 0;
+	return hdr_good(hdr) ? hdr_op(hdr)->wc_flags : 0;
 }
 
 static __be32 read_imm_data(struct ibv_cq_ex *ibcq)
 {
-	return imm_or_inv(&to_ecq_ex(ibcq)->cur, read_wc_flags(ibcq));
+	return (__force __be32)imm_or_inv(&to_ecq_ex(ibcq)->cur, read_wc_flags(ibcq));
 }
 
 static uint32_t read_qp_num(struct ibv_cq_ex *ibcq)

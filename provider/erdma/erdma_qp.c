@@ -213,10 +213,10 @@ static int alloc_queues(struct erdma_context *ctx, struct erdma_qp *qp, uint32_t
 		goto err_buf;
 	}
 
-	qp->sq.wr_ids = calloc(num_blocks, sizeof(*qp->sq.wr_ids));
+	qp->sq.wrs = calloc(num_blocks, sizeof(*qp->sq.wrs));
 	qp->rq.wr_ids = calloc(num_rqe, sizeof(*qp->rq.wr_ids));
 	qp->scratch = calloc(1, ERDMA_MAX_WQE_SIZE);
-	if (!qp->sq.wr_ids || !qp->rq.wr_ids || !qp->scratch) {
+	if (!qp->sq.wrs || !qp->rq.wr_ids || !qp->scratch) {
 		ret = ENOMEM;
 		goto err_mem;
 	}
@@ -225,7 +225,7 @@ static int alloc_queues(struct erdma_context *ctx, struct erdma_qp *qp, uint32_t
 err_mem:
 	free(qp->scratch);
 	free(qp->rq.wr_ids);
-	free(qp->sq.wr_ids);
+	free(qp->sq.wrs);
 	erdma_dbrec_free(&ctx->dbrecs, qp->dbrecs);
 err_buf:
 	erdma_buf_free(&qp->buf);
@@ -236,7 +236,7 @@ static void free_queues(struct erdma_context *ctx, struct erdma_qp *qp)
 {
 	free(qp->scratch);
 	free(qp->rq.wr_ids);
-	free(qp->sq.wr_ids);
+	free(qp->sq.wrs);
 	erdma_dbrec_free(&ctx->dbrecs, qp->dbrecs);
 	erdma_buf_free(&qp->buf);
 }

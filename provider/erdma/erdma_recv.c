@@ -7,54 +7,49 @@
 
 #include "erdma.h"
 
-static __erdma_cold int refuse(struct erdma_qp *qp, const struct ibv_recv_wr *wr)
+/* Ends a list at @wr, which is too much or wrong. The lock is held and is given back. */
+static __erdma_cold int refuse(struct erdma_qp *qp, struct ibv_recv_wr *wr,
+			       struct ibv_recv_wr **bad_wr)
 {
-	verbs_err(verbs_get_ctx(qp->vqp.qp.context),
-		  "QP %u: receive %#" PRIx64 " refused: %d SGEs, can be 0..%d\n", qp->qpn,
-		  wr->wr_id, wr->num_sge, ERDMA_MAX_RECV_SGE);
-	return EINVAL;
-}
+	int ret = ENOMEM;
 
-static __erdma_inline void put_rqe(struct erdma_rqe *rqe, const struct ibv_recv_wr *wr,
-				   uint64_t hdr)
-{
-	/* Half of the first word is reserved, but the doorbell carries it: it is written as 0. */
-	rqe->hdr = htole64(hdr);
-	if (likely(wr->num_sge)) {
-		rqe->sge.addr = htole64(wr->sg_list->addr);
-		rqe->sge.length = htole32(wr->sg_list->length);
-		rqe->sge.lkey = htole32(wr->sg_list->lkey);
-	} else {
-		memset(&rqe->sge, 0, sizeof(rqe->sge));
+	erdma_unlock(&qp->rq.lock);
+	if ((uint32_t)wr->num_sge > ERDMA_MAX_RECV_SGE) {
+		verbs_err(verbs_get_ctx(qp->vqp.qp.context),
+			  "QP %u: receive %#" PRIx64 " refused: %d SGEs, can be 0..%d\n", qp->qpn,
+			  wr->wr_id, wr->num_sge, ERDMA_MAX_RECV_SGE);
+		ret = EINVAL;
 	}
+	*bad_wr = wr;
+	return ret;
 }
 
-static __erdma_inline int post_recv(struct erdma_qp *qp, struct ibv_recv_wr *wr,
-				    struct ibv_recv_wr **bad_wr, const bool shared)
+/* The lock is held and is given back. */
+static __erdma_inline int post_locked(struct erdma_qp *qp, struct ibv_recv_wr *wr,
+				      struct ibv_recv_wr **bad_wr, const bool shared)
 {
 	struct erdma_rq *rq = &qp->rq;
+	struct erdma_rqe *rqe;
 	uint32_t pi, slot;
 	uint64_t hdr;
-	int ret = 0;
-
-	if (shared)
-		erdma_spin_lock(&rq->lock);
 
 	pi = atomic_load_explicit(&rq->pi, memory_order_relaxed);
 	for (; wr; wr = wr->next) {
-		if (unlikely(pi - atomic_load_explicit(&rq->ci, memory_order_acquire) > rq->mask)) {
-			ret = ENOMEM;
-			break;
-		}
-		if (unlikely((uint32_t)wr->num_sge > ERDMA_MAX_RECV_SGE)) {
-			ret = refuse(qp, wr);
-			break;
-		}
+		if (unlikely(pi - atomic_load_explicit(&rq->ci, memory_order_acquire) > rq->mask ||
+			     (uint32_t)wr->num_sge > ERDMA_MAX_RECV_SGE))
+			return refuse(qp, wr, bad_wr);
 
 		slot = pi++ & rq->mask;
-		hdr = rq->hdr | (uint16_t)pi;
 		rq->wr_ids[slot] = wr->wr_id;
-		put_rqe(&rq->ring[slot], wr, hdr);
+		rqe = &rq->ring[slot];
+		/* Half of the word is reserved, but the doorbell carries it: it is written as 0. */
+		hdr = rq->hdr | (uint16_t)pi;
+		rqe->hdr = htole64(hdr);
+		if (likely(wr->num_sge))
+			erdma_set_sge(&rqe->sge, wr->sg_list);
+		else
+			memset(&rqe->sge, 0, sizeof(rqe->sge));
+
 		atomic_store_explicit(&rq->pi, pi, memory_order_relaxed);
 		/*
 		 * Once per entry and not once per list: the doorbell is the entry's first word, and
@@ -65,9 +60,22 @@ static __erdma_inline int post_recv(struct erdma_qp *qp, struct ibv_recv_wr *wr,
 
 	if (shared)
 		erdma_spin_unlock(&rq->lock);
-	if (unlikely(ret))
-		*bad_wr = wr;
-	return ret;
+	return 0;
+}
+
+static __erdma_cold int post_contended(struct erdma_qp *qp, struct ibv_recv_wr *wr,
+				       struct ibv_recv_wr **bad_wr)
+{
+	erdma_lock_contended(&qp->rq.lock);
+	return post_locked(qp, wr, bad_wr, true);
+}
+
+static __erdma_inline int post_recv(struct erdma_qp *qp, struct ibv_recv_wr *wr,
+				    struct ibv_recv_wr **bad_wr, const bool shared)
+{
+	if (shared && unlikely(!erdma_spin_trylock(&qp->rq.lock)))
+		return post_contended(qp, wr, bad_wr);
+	return post_locked(qp, wr, bad_wr, shared);
 }
 
 static int post_recv_shared(struct erdma_qp *qp, struct ibv_recv_wr *wr,

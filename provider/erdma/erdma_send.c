@@ -215,23 +215,32 @@ send:
 	return put_sges(qp, wr, pi, wqe, head_size, length, avail, hdr);
 }
 
-static __erdma_inline int post_send(struct erdma_qp *qp, struct ibv_send_wr *wr,
-				    struct ibv_send_wr **bad_wr, const bool shared)
+static __erdma_inline void remember(struct erdma_swr *swr, uint64_t wr_id, uint16_t next_pi)
+{
+	swr->wr_id = wr_id;
+	swr->next_pi = next_pi;
+}
+
+static __erdma_inline void ring_sq(struct erdma_sq *sq, uint16_t pi)
+{
+	atomic_store_explicit(&sq->pi, pi, memory_order_relaxed);
+	erdma_ring(sq->dbrec, sq->db, sq->db_bits | pi);
+}
+
+/*
+ * Posts @wr and what follows. The lock is held and is given back. WQEs from the queue's producer
+ * index up to @pi have been written already.
+ */
+static __erdma_cold int post_any(struct erdma_qp *qp, struct ibv_send_wr *wr,
+				 struct ibv_send_wr **bad_wr, uint16_t pi)
 {
 	struct erdma_sq *sq = &qp->sq;
-	uint32_t avail, blocks;
-	uint16_t pi, first;
+	uint32_t avail = erdma_sq_free(sq, pi);
+	uint32_t blocks;
 	int ret = 0;
 
-	if (shared)
-		erdma_spin_lock(&sq->lock);
-
-	first = atomic_load_explicit(&sq->pi, memory_order_relaxed);
-	pi = first;
-	avail = erdma_sq_free(sq, pi);
-
 	while (wr) {
-		blocks = likely(avail) ? put_wr(qp, wr, pi, avail) : 1;
+		blocks = avail ? put_wr(qp, wr, pi, avail) : 1;
 		if (unlikely(blocks - 1 >= avail)) {
 			if (!blocks) {
 				ret = refuse(qp, wr);
@@ -244,22 +253,124 @@ static __erdma_inline int post_send(struct erdma_qp *qp, struct ibv_send_wr *wr,
 			ret = ENOMEM;
 			break;
 		}
-		sq->wr_ids[pi & sq->mask] = wr->wr_id;
+		remember(&sq->wrs[pi & sq->mask], wr->wr_id, pi + blocks);
 		pi += blocks;
 		avail -= blocks;
 		wr = wr->next;
 	}
 
-	if (likely(pi != first)) {
-		atomic_store_explicit(&sq->pi, pi, memory_order_relaxed);
-		erdma_ring(sq->dbrec, sq->db, sq->db_bits | pi);
-	}
-
-	if (shared)
-		erdma_spin_unlock(&sq->lock);
-	if (unlikely(ret))
+	if (pi != atomic_load_explicit(&sq->pi, memory_order_relaxed))
+		ring_sq(sq, pi);
+	erdma_unlock(&sq->lock);
+	if (ret)
 		*bad_wr = wr;
 	return ret;
+}
+
+static __erdma_cold int post_contended(struct erdma_qp *qp, struct ibv_send_wr *wr,
+				       struct ibv_send_wr **bad_wr)
+{
+	erdma_lock_contended(&qp->sq.lock);
+	return post_any(qp, wr, bad_wr, atomic_load_explicit(&qp->sq.pi, memory_order_relaxed));
+}
+
+/* Operations of the fast path, by work request opcode; the others have no head. */
+static const struct erdma_fast_op {
+	uint32_t hdr;
+	uint32_t head_size;
+} erdma_fast_ops[] = {
+	[IBV_WR_RDMA_WRITE] = { ERDMA_WQE_OP(WRITE), sizeof(struct erdma_write_wqe) },
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = { ERDMA_WQE_OP(WRITE_WITH_IMM),
+					 sizeof(struct erdma_write_wqe) },
+	[IBV_WR_SEND] = { ERDMA_WQE_OP(SEND), sizeof(struct erdma_send_wqe) },
+	[IBV_WR_SEND_WITH_IMM] = { ERDMA_WQE_OP(SEND_WITH_IMM), sizeof(struct erdma_send_wqe) },
+	[IBV_WR_RDMA_READ] = {},
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = {},
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = {},
+	[IBV_WR_LOCAL_INV] = {},
+};
+
+#define ERDMA_NUM_FAST_OPS (sizeof(erdma_fast_ops) / sizeof(erdma_fast_ops[0]))
+
+/*
+ * Sends and writes that are in order, do not wrap, and find room for the largest WQE. Before a
+ * request is touched that is anything else, the work is handed over; so this function calls nobody
+ * and keeps everything in registers.
+ */
+static __erdma_inline int post_send(struct erdma_qp *qp, struct ibv_send_wr *wr,
+				    struct ibv_send_wr **bad_wr, const bool shared)
+{
+	struct erdma_sq *sq = &qp->sq;
+	const struct erdma_fast_op *op;
+	const struct ibv_sge *src, *end;
+	uint32_t avail, block, blocks, num, pi;
+	struct erdma_sge *dst;
+	uint64_t hdr, total;
+	uint8_t *wqe;
+
+	if (shared && unlikely(!erdma_spin_trylock(&sq->lock)))
+		return post_contended(qp, wr, bad_wr);
+
+	pi = atomic_load_explicit(&sq->pi, memory_order_relaxed);
+	avail = erdma_sq_free(sq, pi);
+
+	for (; wr; wr = wr->next) {
+		block = pi & sq->mask;
+		if (unlikely(avail < ERDMA_MAX_WQE_BLOCKS || block > sq->last_straight ||
+			     wr->opcode >= ERDMA_NUM_FAST_OPS))
+			return post_any(qp, wr, bad_wr, pi);
+
+		wqe = sq->ring + (block << ERDMA_BLOCK_SHIFT);
+		op = &erdma_fast_ops[wr->opcode];
+		hdr = sq->hdr | op->hdr | erdma_flag_bits[wr->send_flags & ERDMA_SEND_FLAGS];
+		dst = (struct erdma_sge *)(wqe + op->head_size);
+		if (op->head_size == sizeof(struct erdma_write_wqe)) {
+			struct erdma_write_wqe *write = (struct erdma_write_wqe *)wqe;
+
+			write->rkey = htole32(wr->wr.rdma.rkey);
+			write->raddr = htole64(wr->wr.rdma.remote_addr);
+		} else if (unlikely(!op->head_size)) {
+			return post_any(qp, wr, bad_wr, pi);
+		}
+		/* At the same place in all, as is the length; unused where none is meant. */
+		((struct erdma_send_wqe *)wqe)->imm_data = wr->imm_data;
+
+		src = wr->sg_list;
+		num = wr->num_sge;
+		if (wr->send_flags & IBV_SEND_INLINE) {
+			if (unlikely(num != 1 || src->length > ERDMA_MAX_INLINE))
+				return post_any(qp, wr, bad_wr, pi);
+			num = src->length;
+			total = num;
+			blocks = erdma_wqe_blocks(op->head_size + num);
+			erdma_copy_inline((uint8_t *)dst, (const uint8_t *)(uintptr_t)src->addr, num);
+		} else if (num == 1) {
+			blocks = erdma_wqe_blocks(op->head_size + sizeof(*dst));
+			erdma_set_sge(dst, src);
+			total = src->length;
+		} else {
+			if (unlikely(num > ERDMA_MAX_SEND_SGE))
+				return post_any(qp, wr, bad_wr, pi);
+			blocks = erdma_wqe_blocks(op->head_size + num * sizeof(*dst));
+			for (total = 0, end = src + num; src != end; src++, dst++) {
+				erdma_set_sge(dst, src);
+				total += src->length;
+			}
+			if (unlikely(total > UINT32_MAX))
+				return post_any(qp, wr, bad_wr, pi);
+		}
+		((struct erdma_send_wqe *)wqe)->length = htole32(total);
+
+		erdma_wqe_set_hdr(wqe, pi, blocks, hdr | (uint64_t)num << ERDMA_WQE_SGL_SHIFT);
+		pi += blocks;
+		remember(&sq->wrs[block], wr->wr_id, pi);
+		avail -= blocks;
+	}
+
+	ring_sq(sq, pi);
+	if (shared)
+		erdma_spin_unlock(&sq->lock);
+	return 0;
 }
 
 static int post_send_shared(struct erdma_qp *qp, struct ibv_send_wr *wr,

@@ -15,7 +15,7 @@
 #include "erdma.h"
 
 /* Bits of a WQE header that an operation brings, besides those of the QP and the flags. */
-#define ERDMA_WQE_OP(op) FIELD_PREP(ERDMA_WQE_OPCODE, (uint64_t)ERDMA_OP_##op)
+#define ERDMA_WQE_OP(op) ((uint64_t)ERDMA_OP_##op << ERDMA_WQE_OPCODE_SHIFT)
 
 /* Flags of a work request that have a bit in the header. */
 #define ERDMA_SEND_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
@@ -56,22 +56,21 @@ static __erdma_inline uint32_t erdma_wqe_blocks(uint32_t size)
 
 void erdma_wqe_copy(struct erdma_sq *sq, uint16_t pi, const uint8_t *wqe, uint32_t num_blocks);
 
-/* Finishes the WQE that starts at @pi: header, and the ring if it was built elsewhere. */
-static __erdma_inline void erdma_wqe_finish(struct erdma_qp *qp, uint16_t pi, uint8_t *wqe,
-					    uint32_t num_blocks, uint64_t hdr)
+static __erdma_inline void erdma_wqe_set_hdr(uint8_t *wqe, uint16_t pi, uint32_t num_blocks,
+					     uint64_t hdr)
 {
 	hdr |= (uint64_t)(num_blocks - 1) << ERDMA_WQE_BLOCKS_SHIFT;
 	hdr |= (uint16_t)(pi + num_blocks);
 	*(__le64 *)wqe = htole64(hdr);
-	if (unlikely(wqe == qp->scratch))
-		erdma_wqe_copy(&qp->sq, pi, wqe, num_blocks);
 }
 
-static __erdma_inline void erdma_set_sge(struct erdma_sge *dst, const struct ibv_sge *src)
+/* Finishes the WQE that starts at @pi: header, and the ring if it was built elsewhere. */
+static __erdma_inline void erdma_wqe_finish(struct erdma_qp *qp, uint16_t pi, uint8_t *wqe,
+					    uint32_t num_blocks, uint64_t hdr)
 {
-	dst->addr = htole64(src->addr);
-	dst->length = htole32(src->length);
-	dst->lkey = htole32(src->lkey);
+	erdma_wqe_set_hdr(wqe, pi, num_blocks, hdr);
+	if (unlikely(wqe == qp->scratch))
+		erdma_wqe_copy(&qp->sq, pi, wqe, num_blocks);
 }
 
 /* Copies up to ERDMA_MAX_INLINE bytes; never reads outside the source. */

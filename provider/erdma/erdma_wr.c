@@ -37,6 +37,7 @@ static __erdma_inline void finish_current(struct erdma_qp *qp)
 		fail(qp, EINVAL, "READ or atomic without SGE", 0);
 
 	erdma_wqe_finish(qp, list->pi, list->wqe, list->num_blocks, list->hdr);
+	qp->sq.wrs[list->pi & qp->sq.mask].next_pi = list->pi + list->num_blocks;
 	list->pi += list->num_blocks;
 	list->num_blocks = 0;
 }
@@ -61,7 +62,7 @@ static __erdma_inline void *begin(struct erdma_qp *qp, uint64_t op, uint32_t hea
 	list->num_blocks = blocks;
 	list->head_size = head_size;
 	list->data = data;
-	qp->sq.wr_ids[list->pi & qp->sq.mask] = qp->vqp.qp_ex.wr_id;
+	qp->sq.wrs[list->pi & qp->sq.mask].wr_id = qp->vqp.qp_ex.wr_id;
 	return list->wqe;
 }
 
