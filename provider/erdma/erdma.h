@@ -30,9 +30,9 @@
 #include "erdma_lock.h"
 
 #define ERDMA_CACHE_LINE 64
-#define __erdma_hot __attribute__((aligned(ERDMA_CACHE_LINE)))
-#define __erdma_inline inline __attribute__((always_inline))
-#define __erdma_cold __attribute__((noinline, cold))
+#define __erdma_hot	 __attribute__((aligned(ERDMA_CACHE_LINE)))
+#define __erdma_inline	 inline __attribute__((always_inline))
+#define __erdma_cold	 __attribute__((noinline, cold))
 
 struct erdma_device {
 	struct verbs_device vdev;
@@ -50,8 +50,8 @@ struct erdma_context {
 	struct erdma_db_page cdb;
 	size_t page_size;
 	enum erdma_sdb_type sdb_type;
-	uint32_t sdb_offset;		/* the slot, for ERDMA_SDB_ENTRY */
-	bool roce;			/* states are the application's; else the kernel's */
+	uint32_t sdb_offset; /* the slot, for ERDMA_SDB_ENTRY */
+	bool roce;	     /* states are the application's; else the kernel's */
 	bool atomics;
 	uint64_t max_mr_size;
 	struct erdma_dbrec_pool dbrecs;
@@ -59,9 +59,9 @@ struct erdma_context {
 
 struct erdma_pd {
 	struct ibv_pd pd;
-	struct erdma_pd *parent_of;	/* parent domain: the real domain it stands for */
-	struct erdma_td *td;		/* parent domain: may be NULL */
-	atomic_uint num_users;		/* parent domains, and QPs and CQs of a parent domain */
+	struct erdma_pd *parent_of; /* parent domain: the real domain it stands for */
+	struct erdma_td *td;	    /* parent domain: may be NULL */
+	atomic_uint num_users;	    /* parent domains, and QPs and CQs of a parent domain */
 };
 
 struct erdma_td {
@@ -77,7 +77,7 @@ struct erdma_qp;
  */
 struct erdma_cq_pos {
 	_Atomic(struct erdma_cqe *) cqe;
-	uint32_t free_owner;		/* the owner bit of entries not yet written in this lap */
+	uint32_t free_owner; /* the owner bit of entries not yet written in this lap */
 	atomic_uint laps;
 };
 
@@ -85,14 +85,14 @@ struct erdma_cq {
 	struct verbs_cq vcq;
 
 	/* Polling. */
-	struct erdma_cq_pos pos __erdma_hot;	/* who arms looks at it without the lock */
+	struct erdma_cq_pos pos __erdma_hot; /* who arms looks at it without the lock */
 	uint32_t qps_mask;
-	struct erdma_qp **qps;		/* hashed by QPN, at most half full; free: &erdma_no_qp */
+	struct erdma_qp **qps; /* hashed by QPN, at most half full; free: &erdma_no_qp */
 	struct erdma_cqe *ring;
 	struct erdma_cqe *end;
 	struct erdma_lock lock;
 	int (*poll)(struct erdma_cq *cq, int num_entries, struct ibv_wc *wc) __erdma_hot;
-	uint32_t num_qps;		/* attached or about to be */
+	uint32_t num_qps; /* attached or about to be */
 
 	/* The completion that ibv_start_poll or ibv_next_poll stopped at. */
 	uint32_t cur_hdr;
@@ -103,39 +103,39 @@ struct erdma_cq {
 	void *db;
 	uint64_t cqn_bits;
 	uint32_t arm_count;
-	struct erdma_lock arm_lock;	/* its own, so that a batch of ibv_next_poll may arm */
-	atomic_uint num_events;		/* read from the channel, possibly by another thread */
+	struct erdma_lock arm_lock; /* its own, so that a batch of ibv_next_poll may arm */
+	atomic_uint num_events;	    /* read from the channel, possibly by another thread */
 
 	struct erdma_buf buf;
-	struct erdma_pd *parent;	/* parent domain given at creation, or NULL */
+	struct erdma_pd *parent; /* parent domain given at creation, or NULL */
 };
 
 /* What is remembered of a send WQE, by its first block. */
 struct erdma_swr {
 	uint64_t wr_id;
-	uint16_t next_pi;		/* running index after the WQE */
+	uint16_t next_pi; /* running index after the WQE */
 };
 
 struct erdma_sq {
 	uint8_t *ring;
-	uint32_t mask;			/* blocks minus one */
-	uint32_t last_straight;		/* a WQE that starts after this block may wrap */
-	uint64_t hdr;			/* bits that every WQE has: QPN, and CE if all are signalled */
-	struct erdma_swr *wrs;		/* by first block */
+	uint32_t mask;		/* blocks minus one */
+	uint32_t last_straight; /* a WQE that starts after this block may wrap */
+	uint64_t hdr;		/* bits that every WQE has: QPN, and CE if all are signalled */
+	struct erdma_swr *wrs;	/* by first block */
 	__le64 *dbrec;
 	void *db;
-	uint64_t db_bits;		/* QPN, in the doorbell's place */
-	_Atomic(uint16_t) pi;		/* in blocks; pollers only look at it */
-	_Atomic(uint16_t) ci;		/* in blocks; written under the lock of the send CQ */
+	uint64_t db_bits;     /* QPN, in the doorbell's place */
+	_Atomic(uint16_t) pi; /* in blocks; pollers only look at it */
+	_Atomic(uint16_t) ci; /* in blocks; written under the lock of the send CQ */
 	struct erdma_lock lock;
 };
 
 struct erdma_rq {
 	struct erdma_rqe *ring;
-	uint32_t mask;			/* entries minus one */
-	atomic_uint pi;			/* running; the adapter sees 16 bits; pollers only look */
-	atomic_uint ci;			/* running; written under the lock of the receive CQ */
-	uint64_t hdr;			/* QPN, in the place it has in RQE and doorbell */
+	uint32_t mask;	/* entries minus one */
+	atomic_uint pi; /* running; the adapter sees 16 bits; pollers only look */
+	atomic_uint ci; /* running; written under the lock of the receive CQ */
+	uint64_t hdr;	/* QPN, in the place it has in RQE and doorbell */
 	uint64_t *wr_ids;
 	__le64 *dbrec;
 	void *db;
@@ -144,21 +144,21 @@ struct erdma_rq {
 
 /* What the current work request of a list still wants. */
 enum erdma_wr_data {
-	ERDMA_WR_NO_DATA,		/* nothing, or it has been given */
-	ERDMA_WR_ANY_DATA,		/* SGEs or inline data, or nothing */
-	ERDMA_WR_READ_SINK,		/* one SGE */
-	ERDMA_WR_ATOMIC_SINK,		/* one SGE */
+	ERDMA_WR_NO_DATA,     /* nothing, or it has been given */
+	ERDMA_WR_ANY_DATA,    /* SGEs or inline data, or nothing */
+	ERDMA_WR_READ_SINK,   /* one SGE */
+	ERDMA_WR_ATOMIC_SINK, /* one SGE */
 };
 
 /* The list of work requests between ibv_wr_start and ibv_wr_complete. */
 struct erdma_wr_list {
 	uint16_t start_pi;
-	uint16_t pi;			/* where the current WQE starts */
-	uint32_t num_blocks;		/* of the current WQE; 0: none was begun */
-	uint32_t head_size;		/* where its data starts */
+	uint16_t pi;	     /* where the current WQE starts */
+	uint32_t num_blocks; /* of the current WQE; 0: none was begun */
+	uint32_t head_size;  /* where its data starts */
 	enum erdma_wr_data data;
-	int err;			/* the first error; the list will not be posted */
-	uint8_t *wqe;			/* in the ring, or the scratch buffer */
+	int err;      /* the first error; the list will not be posted */
+	uint8_t *wqe; /* in the ring, or the scratch buffer */
 	uint64_t hdr;
 };
 
@@ -167,24 +167,22 @@ struct erdma_qp {
 
 	struct erdma_sq sq __erdma_hot;
 	uint32_t qpn;
-	int send_err;			/* EINVAL while the state forbids posting to the SQ, else 0 */
-	int (*post_send)(struct erdma_qp *qp, struct ibv_send_wr *wr,
-			 struct ibv_send_wr **bad_wr);
-	uint8_t *scratch;		/* ERDMA_MAX_WQE_SIZE; a WQE that wraps is built here */
+	int send_err; /* EINVAL while the state forbids posting to the SQ, else 0 */
+	int (*post_send)(struct erdma_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+	uint8_t *scratch; /* ERDMA_MAX_WQE_SIZE; a WQE that wraps is built here */
 
 	struct erdma_rq rq __erdma_hot;
-	int (*post_recv)(struct erdma_qp *qp, struct ibv_recv_wr *wr,
-			 struct ibv_recv_wr **bad_wr);
+	int (*post_recv)(struct erdma_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);
 
 	struct erdma_wr_list list __erdma_hot;
 	bool atomics;
 	bool sq_sig_all;
-	enum ibv_qp_state state;	/* as last asked for */
-	uint8_t max_rd_atomic;		/* RoCE: as last asked for */
+	enum ibv_qp_state state; /* as last asked for */
+	uint8_t max_rd_atomic;	 /* RoCE: as last asked for */
 	uint8_t max_dest_rd_atomic;
 	struct ibv_qp_cap cap;
 	struct erdma_buf buf;
-	__le64 *dbrecs;			/* SQ, RQ */
+	__le64 *dbrecs; /* SQ, RQ */
 };
 
 static inline struct erdma_device *to_edev(struct ibv_device *dev)

@@ -13,12 +13,11 @@
 #include <rdma/erdma-abi.h>
 #include <kernel-abi/erdma-abi.h>
 
-DECLARE_DRV_CMD(erdma_get_context_cmd, IB_USER_VERBS_CMD_GET_CONTEXT,
-		empty, erdma_uresp_alloc_ctx);
-DECLARE_DRV_CMD(erdma_create_cq_cmd, IB_USER_VERBS_CMD_CREATE_CQ,
-		erdma_ureq_create_cq, erdma_uresp_create_cq);
-DECLARE_DRV_CMD(erdma_create_qp_cmd, IB_USER_VERBS_CMD_CREATE_QP,
-		erdma_ureq_create_qp, erdma_uresp_create_qp);
+DECLARE_DRV_CMD(erdma_get_context_cmd, IB_USER_VERBS_CMD_GET_CONTEXT, empty, erdma_uresp_alloc_ctx);
+DECLARE_DRV_CMD(erdma_create_cq_cmd, IB_USER_VERBS_CMD_CREATE_CQ, erdma_ureq_create_cq,
+		erdma_uresp_create_cq);
+DECLARE_DRV_CMD(erdma_create_qp_cmd, IB_USER_VERBS_CMD_CREATE_QP, erdma_ureq_create_qp,
+		erdma_uresp_create_qp);
 
 /*
  * libibverbs gained a parameter of this command (an array of file descriptors that a process may
@@ -27,10 +26,10 @@ DECLARE_DRV_CMD(erdma_create_qp_cmd, IB_USER_VERBS_CMD_CREATE_QP,
 #define ERDMA_LAST_PABI_WITHOUT_FD_ARR 34
 
 #if IBVERBS_PABI_VERSION > ERDMA_LAST_PABI_WITHOUT_FD_ARR
-#define erdma_cmd_get_context(vctx, cmd, cmd_size, resp, resp_size)                                \
+#define erdma_cmd_get_context(vctx, cmd, cmd_size, resp, resp_size) \
 	ibv_cmd_get_context(vctx, cmd, cmd_size, NULL, resp, resp_size)
 #else
-#define erdma_cmd_get_context(vctx, cmd, cmd_size, resp, resp_size)                                \
+#define erdma_cmd_get_context(vctx, cmd, cmd_size, resp, resp_size) \
 	ibv_cmd_get_context(vctx, cmd, cmd_size, resp, resp_size)
 #endif
 

@@ -9,7 +9,7 @@
 
 struct erdma_buf {
 	void *addr;
-	size_t size;	/* multiple of the host page size */
+	size_t size; /* multiple of the host page size */
 };
 
 /*

@@ -10,10 +10,10 @@
 #include "erdma.h"
 #include "erdma_abi.h"
 
-#define ERDMA_CQ_INIT_MASK	(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)
-#define ERDMA_CQ_FLAGS		IBV_CREATE_CQ_ATTR_SINGLE_THREADED
-#define ERDMA_CQ_MIN_QPS	4
-#define ERDMA_CQ_MAX_CQE	(1 << 24)	/* what the consumer count of a doorbell can tell */
+#define ERDMA_CQ_INIT_MASK (IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)
+#define ERDMA_CQ_FLAGS	   IBV_CREATE_CQ_ATTR_SINGLE_THREADED
+#define ERDMA_CQ_MIN_QPS   4
+#define ERDMA_CQ_MAX_CQE   (1 << 24) /* what the consumer count of a doorbell can tell */
 
 struct erdma_qp erdma_no_qp = { .qpn = ERDMA_QPN_NONE };
 

@@ -16,7 +16,7 @@
 #define ERDMA_DBREC_SLOT_SIZE 16
 
 struct erdma_dbrec_page {
-	struct list_node entry;		/* pages with free slots stand first */
+	struct list_node entry; /* pages with free slots stand first */
 	struct erdma_buf buf;
 	unsigned int num_slots;
 	unsigned int num_used;

@@ -13,20 +13,21 @@
  * The kernel takes several flags without acting on them. A flag that changes what an address means
  * or promises an object that does not exist is refused here; one that is only a hint passes.
  */
-#define ERDMA_ACCESS_KNOWN                                                                         \
-	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
-	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |                   \
+#define ERDMA_ACCESS_KNOWN                                                           \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | \
+	 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |     \
 	 IBV_ACCESS_OPTIONAL_RANGE)
 
 static int check_access(struct erdma_context *ctx, int access)
 {
 	if (access & ~ERDMA_ACCESS_KNOWN) {
-		verbs_err(&ctx->vctx,
-			  "MR access %#x: the adapter has no %s%s%s\n", access,
+		verbs_err(&ctx->vctx, "MR access %#x: the adapter has no %s%s%s\n", access,
 			  access & IBV_ACCESS_ON_DEMAND ? "on-demand paging " : "",
 			  access & IBV_ACCESS_MW_BIND ? "memory windows " : "",
-			  access & ~(ERDMA_ACCESS_KNOWN | IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND) ?
-			  "support for the other flags" : "");
+			  access & ~(ERDMA_ACCESS_KNOWN | IBV_ACCESS_ON_DEMAND |
+				     IBV_ACCESS_MW_BIND) ?
+				  "support for the other flags" :
+				  "");
 		return EOPNOTSUPP;
 	}
 	if ((access & ERDMA_ACCESS_REMOTE_CHANGE) && !(access & IBV_ACCESS_LOCAL_WRITE)) {
@@ -46,8 +47,8 @@ static int check_range(struct erdma_context *ctx, void *addr, size_t length)
 		return EINVAL;
 	}
 	if ((uintptr_t)addr + (length - 1) < (uintptr_t)addr) {
-		verbs_err(&ctx->vctx, "MR of %zu bytes at %p runs past the address space\n",
-			  length, addr);
+		verbs_err(&ctx->vctx, "MR of %zu bytes at %p runs past the address space\n", length,
+			  addr);
 		return EINVAL;
 	}
 	return 0;
@@ -87,8 +88,8 @@ struct ibv_mr *erdma_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64
 	ret = ibv_cmd_reg_mr(pd, addr, length, hca_va, access, vmr, &cmd, sizeof(cmd), &resp,
 			     sizeof(resp));
 	if (ret) {
-		verbs_err(&ctx->vctx, "registering %zu bytes at %p, access %#x: error %d\n",
-			  length, addr, access, ret);
+		verbs_err(&ctx->vctx, "registering %zu bytes at %p, access %#x: error %d\n", length,
+			  addr, access, ret);
 		free(vmr);
 		goto err;
 	}

@@ -21,19 +21,25 @@
  * By the low bits of the opcode. The table is complete, so that a good completion is told from a
  * bad one by one test of the header and, in the rare case of flags, one of those.
  */
-#define ERDMA_CQE_OP_INDEX GENMASK(20, 16)
+#define ERDMA_CQE_OP_INDEX   GENMASK(20, 16)
 #define ERDMA_NUM_OP_INDICES 32
-#define ERDMA_CQE_ODD ((ERDMA_CQE_OPCODE & ~ERDMA_CQE_OP_INDEX) | ERDMA_CQE_SYNDROME)
+#define ERDMA_CQE_ODD	     ((ERDMA_CQE_OPCODE & ~ERDMA_CQE_OP_INDEX) | ERDMA_CQE_SYNDROME)
 
 struct erdma_wc_op {
-	uint32_t status;	/* the first two as they stand in struct ibv_wc */
+	uint32_t status; /* the first two as they stand in struct ibv_wc */
 	uint32_t opcode;
 	uint32_t wc_flags;
-	uint32_t pad;		/* to a power of two */
+	uint32_t pad; /* to a power of two */
 };
 
-#define WC_OP(op, flags) { IBV_WC_SUCCESS, IBV_WC_##op, flags, 0 }
-#define WC_NO_OP { IBV_WC_GENERAL_ERR, IBV_WC_SEND, ERDMA_NO_OP, 0 }
+#define WC_OP(op, flags)                              \
+	{                                             \
+		IBV_WC_SUCCESS, IBV_WC_##op, flags, 0 \
+	}
+#define WC_NO_OP                                                \
+	{                                                       \
+		IBV_WC_GENERAL_ERR, IBV_WC_SEND, ERDMA_NO_OP, 0 \
+	}
 
 static const struct erdma_wc_op erdma_wc_ops[] = {
 	[ERDMA_OP_WRITE] = WC_OP(RDMA_WRITE, 0),
@@ -55,11 +61,12 @@ static const struct erdma_wc_op erdma_wc_ops[] = {
 	[ERDMA_OP_READ_WITH_INV] = WC_OP(RDMA_READ, 0),
 	[ERDMA_OP_ATOMIC_CAS] = WC_OP(COMP_SWAP, 0),
 	[ERDMA_OP_ATOMIC_FAA] = WC_OP(FETCH_ADD, 0),
-	[ERDMA_NUM_OPS ... ERDMA_NUM_OP_INDICES - 1] = WC_NO_OP,
+	[ERDMA_NUM_OPS... ERDMA_NUM_OP_INDICES - 1] = WC_NO_OP,
 };
 
 static_assert(offsetof(struct ibv_wc, opcode) - offsetof(struct ibv_wc, status) ==
-	      offsetof(struct erdma_wc_op, opcode), "struct ibv_wc changed");
+		      offsetof(struct erdma_wc_op, opcode),
+	      "struct ibv_wc changed");
 
 static const struct {
 	uint8_t status;
@@ -188,7 +195,7 @@ static __erdma_cold bool bad_send(struct erdma_cq *cq, struct erdma_qp *qp, uint
 		  (unsigned int)FIELD_GET(ERDMA_CQ_DB_CQN, cq->cqn_bits), qp->qpn, index, ci, pi,
 		  done_before ? "dropped as a duplicate" : "reported");
 	c->wr_id = 0;
-	c->hdr |= ERDMA_CQE_OPCODE;	/* no operation: whatever the syndrome, it failed */
+	c->hdr |= ERDMA_CQE_OPCODE; /* no operation: whatever the syndrome, it failed */
 	return !done_before;
 }
 
@@ -259,7 +266,7 @@ static __erdma_cold int poll_any(struct erdma_cq *cq, int n, int num_entries, st
 		wc->wr_id = c.wr_id;
 		wc->status = hdr_status(c.hdr);
 		wc->opcode = c.hdr & ERDMA_CQE_OPCODE & ~ERDMA_CQE_OP_INDEX ? IBV_WC_SEND :
-			     hdr_op(c.hdr)->opcode;
+									      hdr_op(c.hdr)->opcode;
 		wc->vendor_err = hdr_vendor_err(c.hdr);
 		wc->byte_len = be32toh(cqe->length);
 		wc->qp_num = be32toh(cqe->qpn);

@@ -10,7 +10,7 @@
 #include "erdma.h"
 #include "erdma_abi.h"
 
-#define ERDMA_QP_INIT_MASK                                                                         \
+#define ERDMA_QP_INIT_MASK \
 	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 
 /*
@@ -56,9 +56,10 @@ static int check_qp_attr(struct erdma_context *ctx, const struct ibv_qp_init_att
 		return EOPNOTSUPP;
 	}
 	if (attr->qp_type != IBV_QPT_RC) {
-		verbs_err(&ctx->vctx,
-			  "QP type %d: only RC; the kernel has no address handles for user space, which UD would need\n",
-			  attr->qp_type);
+		verbs_err(
+			&ctx->vctx,
+			"QP type %d: only RC; the kernel has no address handles for user space, which UD would need\n",
+			attr->qp_type);
 		return EOPNOTSUPP;
 	}
 	if (attr->srq) {
@@ -87,16 +88,16 @@ static int check_qp_resp(struct erdma_context *ctx, const struct erdma_qp *qp,
 			 uint32_t num_rqe)
 {
 	if (resp->qp_id < ERDMA_QPN_LIMIT && resp->num_sqe == num_blocks &&
-	    resp->num_rqe == num_rqe &&
-	    resp->rq_offset >= (size_t)num_blocks * ERDMA_BLOCK_SIZE &&
+	    resp->num_rqe == num_rqe && resp->rq_offset >= (size_t)num_blocks * ERDMA_BLOCK_SIZE &&
 	    resp->rq_offset % ERDMA_RQE_SIZE == 0 &&
 	    resp->rq_offset + (size_t)num_rqe * ERDMA_RQE_SIZE <= qp->buf.size)
 		return 0;
 
-	verbs_err(&ctx->vctx,
-		  "the kernel made QP %u with %u blocks and %u receive entries at %u; wanted are %u and %u in %zu bytes\n",
-		  resp->qp_id, resp->num_sqe, resp->num_rqe, resp->rq_offset, num_blocks, num_rqe,
-		  qp->buf.size);
+	verbs_err(
+		&ctx->vctx,
+		"the kernel made QP %u with %u blocks and %u receive entries at %u; wanted are %u and %u in %zu bytes\n",
+		resp->qp_id, resp->num_sqe, resp->num_rqe, resp->rq_offset, num_blocks, num_rqe,
+		qp->buf.size);
 	return EIO;
 }
 
@@ -159,8 +160,7 @@ static int kernel_create_qp(struct erdma_context *ctx, struct erdma_qp *qp,
 	ret = ibv_cmd_create_qp_ex(&ctx->vctx.context, &qp->vqp, &kattr, &cmd.ibv_cmd, sizeof(cmd),
 				   &resp.ibv_resp, sizeof(resp));
 	if (ret) {
-		verbs_err(&ctx->vctx,
-			  "creating a QP of %u send and %u receive WRs: error %d\n",
+		verbs_err(&ctx->vctx, "creating a QP of %u send and %u receive WRs: error %d\n",
 			  kattr.cap.max_send_wr, kattr.cap.max_recv_wr, ret);
 		return ret;
 	}
@@ -274,7 +274,8 @@ static void mark_ex(struct erdma_qp *qp, const struct ibv_qp_init_attr_ex *attr)
 		uintptr_t mask = VERBS_QP_EX;
 
 		static_assert(offsetof(struct ibv_qp_ex, wr_flush) + sizeof(mask) ==
-			      sizeof(struct ibv_qp_ex), "wr_flush is not the last member");
+				      sizeof(struct ibv_qp_ex),
+			      "wr_flush is not the last member");
 		memcpy(&qp->vqp.qp_ex.wr_flush, &mask, sizeof(mask));
 	}
 #endif

@@ -26,12 +26,14 @@ static __erdma_cold int refuse(struct erdma_qp *qp, const struct ibv_send_wr *wr
 		for (i = 0; i < wr->num_sge; i++)
 			length += wr->sg_list[i].length;
 	}
-	verbs_err(vctx,
-		  "QP %u: work request %#" PRIx64 " refused: opcode %d, flags %#x, %d SGEs of %"
-		  PRIu64 " bytes; limits are %d SGEs, %d bytes inline, 1 SGE for READ and atomics (8 bytes, %s)\n",
-		  qp->qpn, wr->wr_id, wr->opcode, wr->send_flags, wr->num_sge, length,
-		  ERDMA_MAX_SEND_SGE, ERDMA_MAX_INLINE,
-		  to_ectx(qp->vqp.qp.context)->atomics ? "supported" : "not supported");
+	verbs_err(
+		vctx,
+		"QP %u: work request %#" PRIx64
+		" refused: opcode %d, flags %#x, %d SGEs of %" PRIu64
+		" bytes; limits are %d SGEs, %d bytes inline, 1 SGE for READ and atomics (8 bytes, %s)\n",
+		qp->qpn, wr->wr_id, wr->opcode, wr->send_flags, wr->num_sge, length,
+		ERDMA_MAX_SEND_SGE, ERDMA_MAX_INLINE,
+		to_ectx(qp->vqp.qp.context)->atomics ? "supported" : "not supported");
 	return EINVAL;
 }
 
@@ -343,7 +345,8 @@ static __erdma_inline int post_send(struct erdma_qp *qp, struct ibv_send_wr *wr,
 			num = src->length;
 			total = num;
 			blocks = erdma_wqe_blocks(op->head_size + num);
-			erdma_copy_inline((uint8_t *)dst, (const uint8_t *)(uintptr_t)src->addr, num);
+			erdma_copy_inline((uint8_t *)dst, (const uint8_t *)(uintptr_t)src->addr,
+					  num);
 		} else if (num == 1) {
 			blocks = erdma_wqe_blocks(op->head_size + sizeof(*dst));
 			erdma_set_sge(dst, src);
@@ -388,8 +391,8 @@ static int post_send_single(struct erdma_qp *qp, struct ibv_send_wr *wr,
 static int post_send_forbidden(struct erdma_qp *qp, struct ibv_send_wr *wr,
 			       struct ibv_send_wr **bad_wr)
 {
-	verbs_err(verbs_get_ctx(qp->vqp.qp.context),
-		  "QP %u: no sends can be posted in state %d\n", qp->qpn, qp->state);
+	verbs_err(verbs_get_ctx(qp->vqp.qp.context), "QP %u: no sends can be posted in state %d\n",
+		  qp->qpn, qp->state);
 	*bad_wr = wr;
 	return EINVAL;
 }

@@ -21,13 +21,13 @@
 #define ERDMA_SEND_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
 
 static const uint32_t erdma_flag_bits[ERDMA_SEND_FLAGS + 1] = {
-#define FLAG_BITS(f)                                                                               \
-	[f] = ((f) & IBV_SEND_FENCE ? ERDMA_WQE_FENCE : 0) |                                       \
-	      ((f) & IBV_SEND_SIGNALED ? ERDMA_WQE_CE : 0) |                                       \
-	      ((f) & IBV_SEND_SOLICITED ? ERDMA_WQE_SE : 0) |                                      \
-	      ((f) & IBV_SEND_INLINE ? ERDMA_WQE_INLINE : 0)
-	FLAG_BITS(0), FLAG_BITS(1), FLAG_BITS(2), FLAG_BITS(3), FLAG_BITS(4), FLAG_BITS(5),
-	FLAG_BITS(6), FLAG_BITS(7), FLAG_BITS(8), FLAG_BITS(9), FLAG_BITS(10), FLAG_BITS(11),
+#define FLAG_BITS(f)                                        \
+	[f] = ((f)&IBV_SEND_FENCE ? ERDMA_WQE_FENCE : 0) |  \
+	      ((f)&IBV_SEND_SIGNALED ? ERDMA_WQE_CE : 0) |  \
+	      ((f)&IBV_SEND_SOLICITED ? ERDMA_WQE_SE : 0) | \
+	      ((f)&IBV_SEND_INLINE ? ERDMA_WQE_INLINE : 0)
+	FLAG_BITS(0),  FLAG_BITS(1),  FLAG_BITS(2),  FLAG_BITS(3),  FLAG_BITS(4),  FLAG_BITS(5),
+	FLAG_BITS(6),  FLAG_BITS(7),  FLAG_BITS(8),  FLAG_BITS(9),  FLAG_BITS(10), FLAG_BITS(11),
 	FLAG_BITS(12), FLAG_BITS(13), FLAG_BITS(14), FLAG_BITS(15),
 #undef FLAG_BITS
 };
@@ -35,8 +35,7 @@ static const uint32_t erdma_flag_bits[ERDMA_SEND_FLAGS + 1] = {
 /* Blocks that the adapter has completed, or that were never used. */
 static __erdma_inline uint32_t erdma_sq_free(const struct erdma_sq *sq, uint16_t pi)
 {
-	return sq->mask + 1 -
-	       (uint16_t)(pi - atomic_load_explicit(&sq->ci, memory_order_acquire));
+	return sq->mask + 1 - (uint16_t)(pi - atomic_load_explicit(&sq->ci, memory_order_acquire));
 }
 
 /* Where to build the WQE that starts at @pi. */
@@ -76,8 +75,12 @@ static __erdma_inline void erdma_wqe_finish(struct erdma_qp *qp, uint16_t pi, ui
 /* Copies up to ERDMA_MAX_INLINE bytes; never reads outside the source. */
 static __erdma_inline void erdma_copy_inline(uint8_t *dst, const uint8_t *src, uint32_t len)
 {
-	struct word { uint64_t v; } __attribute__((packed, may_alias));
-	struct half { uint32_t v; } __attribute__((packed, may_alias));
+	struct word {
+		uint64_t v;
+	} __attribute__((packed, may_alias));
+	struct half {
+		uint32_t v;
+	} __attribute__((packed, may_alias));
 
 	if (len >= sizeof(struct word)) {
 		uint32_t last = len - sizeof(struct word);

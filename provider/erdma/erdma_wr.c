@@ -85,7 +85,8 @@ static __erdma_inline void *extend(struct erdma_qp *qp, uint32_t size)
 static __erdma_inline void set_length(struct erdma_qp *qp, uint32_t length)
 {
 	static_assert(offsetof(struct erdma_send_wqe, length) ==
-		      offsetof(struct erdma_write_wqe, length), "length moved");
+			      offsetof(struct erdma_write_wqe, length),
+		      "length moved");
 	((struct erdma_send_wqe *)qp->list.wqe)->length = htole32(length);
 }
 
@@ -174,8 +175,7 @@ static void wr_rdma_write(struct ibv_qp_ex *ibqp, uint32_t rkey, uint64_t raddr)
 static void wr_rdma_write_imm(struct ibv_qp_ex *ibqp, uint32_t rkey, uint64_t raddr,
 			      __be32 imm_data)
 {
-	struct erdma_write_wqe *wqe =
-		begin_write(ibqp, ERDMA_WQE_OP(WRITE_WITH_IMM), rkey, raddr);
+	struct erdma_write_wqe *wqe = begin_write(ibqp, ERDMA_WQE_OP(WRITE_WITH_IMM), rkey, raddr);
 
 	if (likely(wqe))
 		wqe->imm_data = imm_data;
@@ -356,9 +356,9 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ibqp, size_t num_buf,
 
 #define ERDMA_ATOMIC_OPS (IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 
-#define ERDMA_WR_OPS                                                                               \
-	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |    \
-	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_LOCAL_INV |      \
+#define ERDMA_WR_OPS                                                                            \
+	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | \
+	 IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_LOCAL_INV |   \
 	 IBV_QP_EX_WITH_SEND_WITH_INV | ERDMA_ATOMIC_OPS)
 
 int erdma_qp_set_wr_ops(struct erdma_context *ctx, struct erdma_qp *qp, uint64_t send_ops)
