@@ -1,0 +1,686 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* The send queue: what it refuses, the order it keeps, and its indices. */
+#include "tests/core/rig.h"
+
+enum {
+	CE = F_CE,
+	SYN_GENERAL = 1,
+	SYN_FORMAT = 8,
+	SYN_ORD = 9,
+	SYN_STAG = 10,
+	SYN_ADDR = 11,
+	SYN_RIGHT = 12,
+	SYN_PD = 13,
+	SYN_WRAP = 14,
+	SYN_FLUSH = 15,
+};
+
+static struct sge sge_of(struct qp *qp, uint32_t off, uint32_t len)
+{
+	return (struct sge){ .addr = qp->data + off, .len = len, .lkey = qp->key };
+}
+
+static void write_one(struct qp *qp, uint32_t flags)
+{
+	struct sge sge = sge_of(qp, 0, 100);
+	struct qp *peer = qp == &qp->rig->a ? &qp->rig->b : &qp->rig->a;
+
+	put_write(qp, OP_WRITE, flags, &sge, 1, peer->key, peer->data, 0);
+}
+
+/* One way to spoil a WQE. */
+struct spoil {
+	const char *what;
+	void (*spoil)(struct qp *qp, uint16_t index);
+	uint8_t syn;
+};
+
+static void qpn(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 0, 1ull << 51); }
+static void other_qpn(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 3ull << 32, 2ull << 32); }
+static void blocks5(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 7ull << 52, 4ull << 52); }
+static void blocks8(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 7ull << 52, 7ull << 52); }
+static void blocks1(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 7ull << 52, 0); }
+static void blocks_past(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 7ull << 52 | 0xffff, 3ull << 52 | (uint16_t)(i + 4)); }
+static void index_off(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 0xffff, (uint16_t)(i + 1)); }
+static void index_lap(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 0xffff, (uint16_t)(i + 2 + 64)); }
+static void opcode4(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 31ull << 27, 4ull << 27); }
+static void opcode7(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 31ull << 27, 7ull << 27); }
+static void opcode12(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 31ull << 27, 12ull << 27); }
+static void opcode19(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 31ull << 27, 19ull << 27); }
+static void opcode31(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 31ull << 27, 31ull << 27); }
+static void sgl7(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 0xffull << 56, 7ull << 56); }
+static void sgl255(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 0xffull << 56, 0xffull << 56); }
+static void sgl3(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 0xffull << 56, 3ull << 56); }
+static void length_more(struct qp *qp, uint16_t i) { patch32(qp, i, 12, 101); }
+static void length_less(struct qp *qp, uint16_t i) { patch32(qp, i, 12, 99); }
+static void sge_sum_wraps(struct qp *qp, uint16_t i)
+{
+	/* two SGEs whose lengths add up to 2^32 + 100 */
+	patch64(qp, i, 0, 0xffull << 56, 2ull << 56);
+	patch32(qp, i, 32 + 8, 0xffffffff);
+	patch64(qp, i, 48, ~0ull, qp->data);
+	patch32(qp, i, 48 + 8, 101);
+	patch32(qp, i, 48 + 12, qp->key);
+}
+static void inl_long(struct qp *qp, uint16_t i)
+{
+	patch64(qp, i, 0, 0xffull << 56, 97ull << 56 | 1ull << 25);
+	patch32(qp, i, 12, 97);
+}
+static void inl_past(struct qp *qp, uint16_t i)
+{
+	patch64(qp, i, 0, 0xffull << 56, 33ull << 56 | 1ull << 25);
+	patch32(qp, i, 12, 33);
+}
+static void inl_differs(struct qp *qp, uint16_t i) { patch64(qp, i, 0, 0xffull << 56, 20ull << 56 | 1ull << 25); }
+static void key_index(struct qp *qp, uint16_t i) { patch32(qp, i, 44, 300 << 8); }
+static void key_huge(struct qp *qp, uint16_t i) { patch32(qp, i, 44, 0xfffffe00); }
+static void key_byte(struct qp *qp, uint16_t i) { patch32(qp, i, 44, qp->key + 1); }
+static void key_local(struct qp *qp, uint16_t i) { patch32(qp, i, 44, 0xffffff00); }
+static void key_zero(struct qp *qp, uint16_t i) { patch32(qp, i, 44, 0); }
+static void key_pd(struct qp *qp, uint16_t i)
+{
+	patch32(qp, i, 44, mr_add(qp->rig, 90 << 8, PD + 1, ALL_ACCESS, qp->data, 4096));
+}
+static void key_right(struct qp *qp, uint16_t i)
+{
+	patch32(qp, i, 44, mr_add(qp->rig, 90 << 8, PD, EA_ACCESS_LOCAL_WRITE, qp->data, 4096));
+}
+static void addr_before(struct qp *qp, uint16_t i) { patch64(qp, i, 32, ~0ull, qp->data - 1); }
+static void addr_after(struct qp *qp, uint16_t i) { patch64(qp, i, 32, ~0ull, qp->data + DATA_SIZE - 99); }
+static void addr_wrap(struct qp *qp, uint16_t i) { patch64(qp, i, 32, ~0ull, UINT64_MAX - 98); }
+
+static const struct spoil spoils[] = {
+	{ "QPN beyond the table", qpn, SYN_FORMAT },
+	{ "QPN of another QP", other_qpn, SYN_FORMAT },
+	{ "5 blocks", blocks5, SYN_FORMAT },
+	{ "8 blocks", blocks8, SYN_FORMAT },
+	{ "index does not fit the blocks", blocks1, SYN_FORMAT },
+	{ "more blocks than rung", blocks_past, SYN_FORMAT },
+	{ "index off by one", index_off, SYN_FORMAT },
+	{ "index of the next lap", index_lap, SYN_FORMAT },
+	{ "opcode 4", opcode4, SYN_FORMAT },
+	{ "opcode 7", opcode7, SYN_FORMAT },
+	{ "opcode 12", opcode12, SYN_FORMAT },
+	{ "opcode 19", opcode19, SYN_FORMAT },
+	{ "opcode 31", opcode31, SYN_FORMAT },
+	{ "7 SGEs", sgl7, SYN_FORMAT },
+	{ "255 SGEs", sgl255, SYN_FORMAT },
+	{ "SGEs past the last block", sgl3, SYN_FORMAT },
+	{ "total length too large", length_more, SYN_FORMAT },
+	{ "total length too small", length_less, SYN_FORMAT },
+	{ "sum of SGEs wraps", sge_sum_wraps, SYN_ADDR },
+	{ "97 inline bytes", inl_long, SYN_FORMAT },
+	{ "inline bytes past the last block", inl_past, SYN_FORMAT },
+	{ "inline count is not the length", inl_differs, SYN_FORMAT },
+	{ "unused key", key_index, SYN_STAG },
+	{ "key beyond the table", key_huge, SYN_STAG },
+	{ "wrong key byte", key_byte, SYN_STAG },
+	{ "the device's own key", key_local, SYN_STAG },
+	{ "key 0", key_zero, SYN_STAG },
+	{ "other PD", key_pd, SYN_PD },
+	{ "no local read", key_right, SYN_RIGHT },
+	{ "one byte before", addr_before, SYN_ADDR },
+	{ "one byte past", addr_after, SYN_ADDR },
+	{ "address wraps", addr_wrap, SYN_WRAP },
+};
+
+/* Good, spoilt, good: one success, one error of the right kind, one flush; the peer sees only the first. */
+static void bad_wqes(void **state)
+{
+	struct ea_tx_msg msg;
+	struct rig rig;
+	unsigned int i;
+	struct wc wc;
+	uint16_t index;
+
+	(void)state;
+	for (i = 0; i < sizeof(spoils) / sizeof(spoils[0]); i++) {
+		print_message("  %s\n", spoils[i].what);
+		rig_open(&rig, i & 1);
+		rig_connect(&rig, 1, 1);
+		put_recv(&rig.b, rig.b.data, 100, rig.b.key);
+		put_recv(&rig.b, rig.b.data, 100, rig.b.key);
+		fill(&rig, rig.a.data, 4096, 3);
+
+		write_one(&rig.a, CE);
+		index = rig.a.sq_pi;
+		write_one(&rig.a, 0);
+		spoils[i].spoil(&rig.a, index);
+		/* "more blocks than rung" needs that one to be the last */
+		if (spoils[i].spoil != blocks_past)
+			write_one(&rig.a, 0);
+		ring_sq(&rig.a);
+		while (!rig.a.side.shut) {
+			assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
+			assert_int_equal(msg.opcode, EA_RDMAP_WRITE);
+			/* the error waits for the WQE before it */
+			assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), EAGAIN);
+			assert_false(rig.a.side.shut);
+			expect_none(&rig, &rig.a.scq);
+			ea_tx_done(rig.a.side.link.qp, &msg);
+		}
+		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, 0, 0, 100);
+		assert_true(poll(&rig, &rig.a.scq, &wc));
+		assert_int_equal(wc.syn, spoils[i].syn);
+		assert_int_equal(wc.index, index);
+		assert_true(wc.opcode <= 18);
+		while (poll(&rig, &rig.a.scq, &wc))
+			assert_int_equal(wc.syn, SYN_FLUSH);
+		expect_term(&rig.a, EA_TERM_RDMAP_LOCAL, &msg);
+		rig_close(&rig);
+	}
+}
+
+static void bad_other_opcodes(void **state)
+{
+	struct sge small, ok;
+	struct ea_tx_msg msg;
+	struct rig rig;
+	uint8_t syn;
+	int i;
+
+	(void)state;
+	for (i = 0; i < 9; i++) {
+		rig_open(&rig, false);
+		rig_connect(&rig, 1, 1);
+		ok = sge_of(&rig.a, 0, 8);
+		small = sge_of(&rig.a, 0, 7);
+		syn = SYN_FORMAT;
+		switch (i) {
+		case 0:	/* READ in one block */
+			put_read(&rig.a, OP_READ, 0, ok, rig.b.key, rig.b.data, 0);
+			patch64(&rig.a, 0, 0, 7ull << 52 | 0xffff, 1);
+			rig.a.sq_pi = 1;
+			break;
+		case 1:	/* READ into a region without local write */
+			mr_add(&rig, 90 << 8, PD, ALL_ACCESS & ~EA_ACCESS_LOCAL_WRITE, rig.a.data,
+			       4096);
+			ok.lkey = 90 << 8;
+			put_read(&rig.a, OP_READ, 0, ok, rig.b.key, rig.b.data, 0);
+			syn = SYN_RIGHT;
+			break;
+		case 2:	/* READ one byte past the end */
+			ok = sge_of(&rig.a, DATA_SIZE - 7, 8);
+			put_read(&rig.a, OP_READ, 0, ok, rig.b.key, rig.b.data, 0);
+			syn = SYN_ADDR;
+			break;
+		case 3:	/* atomic in one block */
+			put_atomic(&rig.a, OP_CAS, 0, ok, rig.b.key, rig.b.data, 1, 1);
+			patch64(&rig.a, 0, 0, 7ull << 52 | 0xffff, 1);
+			rig.a.sq_pi = 1;
+			break;
+		case 4:	/* no room for the result */
+			put_atomic(&rig.a, OP_FAA, 0, small, rig.b.key, rig.b.data, 1, 1);
+			break;
+		case 5:	/* no such region for the result */
+			ok.lkey++;
+			put_atomic(&rig.a, OP_FAA, 0, ok, rig.b.key, rig.b.data, 1, 1);
+			syn = SYN_STAG;
+			break;
+		case 6:	/* a user's region is not for REG_MR */
+			put_reg(&rig.a, 0, rig.a.key, 0, 0, ALL_ACCESS, 0, NULL, 0);
+			syn = SYN_STAG;
+			break;
+		case 7:
+			put_inv(&rig.a, 0, rig.a.key);
+			syn = SYN_STAG;
+			break;
+		case 8:
+			put_inv(&rig.a, 0, 0xffffffff);
+			syn = SYN_STAG;
+			break;
+		}
+		ring_sq(&rig.a);
+		assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), EAGAIN);
+		assert_true(rig.a.side.shut);
+		{
+			struct wc wc;
+
+			assert_true(poll(&rig, &rig.a.scq, &wc));
+			assert_int_equal(wc.syn, syn);
+			assert_int_equal(wc.index, 0);
+		}
+		expect_none(&rig, &rig.a.scq);
+		rig_close(&rig);
+	}
+}
+
+/* The WQE is changed after its check: memory outside a region is not touched all the same. */
+static void changed_after_check(void **state)
+{
+	struct iovec iov[EA_IOV_MAX];
+	struct ea_tx_msg msg;
+	uint32_t covered;
+	struct rig rig;
+	int how;
+
+	(void)state;
+	for (how = 0; how < 4; how++) {
+		rig_open(&rig, false);
+		rig_connect(&rig, 1, 1);
+		write_one(&rig.a, 0);
+		ring_sq(&rig.a);
+		assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
+		assert_int_equal(ea_tx_payload(rig.a.side.link.qp, &msg, 0, 100, iov, EA_IOV_MAX,
+					       &covered), 1);
+		switch (how) {
+		case 0:
+			patch64(&rig.a, 0, 32, ~0ull, rig.a.data + DATA_SIZE - 50);
+			break;
+		case 1:
+			patch32(&rig.a, 0, 32 + 8, 50);
+			break;
+		case 2:
+			patch32(&rig.a, 0, 32 + 12, rig.a.key + 1);
+			break;
+		case 3:
+			assert_int_equal(ea_mr_dereg(rig.dev, rig.a.key), 0);
+			break;
+		}
+		assert_true(ea_tx_payload(rig.a.side.link.qp, &msg, 0, 100, iov, EA_IOV_MAX,
+					  &covered) < 0);
+		assert_true(rig.a.side.shut);
+		{
+			struct wc wc;
+
+			assert_true(poll(&rig, &rig.a.scq, &wc));
+			assert_int_not_equal(wc.syn, 0);
+			assert_int_not_equal(wc.syn, SYN_FLUSH);
+		}
+		rig_close(&rig);
+	}
+}
+
+static void doorbells(void **state)
+{
+	struct ea_tx_msg msg;
+	struct rig rig;
+
+	(void)state;
+	rig_open(&rig, false);
+	rig_connect(&rig, 1, 1);
+
+	/* numbers of nobody */
+	ea_db_sq(rig.dev, 0);
+	ea_db_sq(rig.dev, UINT64_MAX);
+	ea_db_sq(rig.dev, 100ull << 32 | 2);
+	ea_db_rq(rig.dev, 0);
+	ea_db_rq(rig.dev, UINT64_MAX);
+	ea_db_rq(rig.dev, 100ull << 32 | 2);
+	ea_db_cq(rig.dev, UINT64_MAX);
+	ea_db_cq(rig.dev, 0);
+
+	/* a second one in the middle of a chain, and an old one */
+	write_one(&rig.a, CE);
+	write_one(&rig.a, CE);
+	ring_sq(&rig.a);
+	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
+	ring_sq_at(&rig.a, 2);
+	ring_sq_at(&rig.a, 0);
+	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
+	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), EAGAIN);
+	assert_int_equal(ea_qp_state(rig.a.side.link.qp), EA_QP_RTS);
+
+	/* one block more than the ring has */
+	ring_sq_at(&rig.a, 65);
+	expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, SYN_FORMAT, 0, 0);
+	expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, SYN_FLUSH, 2, 0);
+	expect_none(&rig, &rig.a.scq);
+	expect_term(&rig.a, EA_TERM_RDMAP_LOCAL, &msg);
+	assert_int_equal(asyncs(&rig, EA_ASYNC_QP_FATAL, 1), 1);
+	rig_close(&rig);
+
+	/* without a connection */
+	rig_open(&rig, false);
+	ring_sq_at(&rig.a, 0x8000);
+	assert_int_equal(ea_qp_state(ea_qp_find(rig.dev, 1)), EA_QP_ERROR);
+	assert_int_equal(asyncs(&rig, EA_ASYNC_QP_FATAL, 1), 1);
+	rig_close(&rig);
+}
+
+/* A full ring is all right, and doorbells before the connection are served by it. */
+static void full_ring_before_connect(void **state)
+{
+	uint16_t index;
+	struct rig rig;
+	int i;
+
+	(void)state;
+	rig_open(&rig, true);
+	for (i = 0; i < 32; i++)
+		write_one(&rig.a, CE);
+	ring_sq(&rig.a);
+	pump(&rig);
+	expect_none(&rig, &rig.a.scq);
+	fill(&rig, rig.a.data, 100, 8);
+	rig_connect(&rig, 0, 0);
+	/* tx_ready came from ea_qp_connect() */
+	assert_true(rig.a.side.ready);
+	pump(&rig);
+	for (index = 0, i = 0; i < 32; i++, index += 2)
+		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, 0, index, 100);
+	expect_none(&rig, &rig.a.scq);
+	assert_true(filled(&rig, rig.b.data, 100, 8));
+	rig_close(&rig);
+}
+
+/* Three laps of the 16-bit index with WQEs of one to four blocks. */
+static void laps(void **state)
+{
+	uint32_t seed = 1, n, i, total = 0, rounds = 0;
+	struct sge sge[6];
+	uint16_t index[8];
+	uint32_t len[8];
+	struct rig rig;
+	int k, count;
+
+	(void)state;
+	rig_open_bare(&rig, true);
+	/* 256 blocks on two pages, so that rings that are not contiguous are used */
+	qp_open(&rig, &rig.a, 1, 8, 4);
+	qp_open(&rig, &rig.b, 2, 8, 4);
+	rig_connect(&rig, 1, 1);
+	fill(&rig, rig.a.data, 4096, 4);
+	while (total < 3 * 65536 + 100) {
+		count = 1 + rounds % 8;
+		for (k = 0; k < count; k++) {
+			seed = seed * 1103515245 + 12345;
+			n = seed >> 16 & 7;
+			if (n > 6)
+				n = 0;
+			len[k] = 0;
+			for (i = 0; i < n; i++) {
+				sge[i] = sge_of(&rig.a, 100 * i, 1 + (seed >> 20 & 31));
+				len[k] += sge[i].len;
+			}
+			index[k] = put_write(&rig.a, OP_WRITE, CE, sge, n, rig.b.key,
+					     rig.b.data + 1024 * k, 0);
+			assert_int_equal(index[k], (uint16_t)total);
+			total += 1 + (n + 1) / 2;
+		}
+		ring_sq(&rig.a);
+		pump(&rig);
+		for (k = 0; k < count; k++)
+			expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, 0, index[k], len[k]);
+		expect_none(&rig, &rig.a.scq);
+		if (len[count - 1]) {
+			uint8_t want, got;
+
+			peek(&rig, rig.a.data, &want, 1);
+			peek(&rig, rig.b.data + 1024 * (count - 1), &got, 1);
+			assert_int_equal(want, got);
+			poke(&rig, rig.b.data + 1024 * (count - 1), "\0", 1);
+		}
+		rounds++;
+	}
+	rig_close(&rig);
+}
+
+/* The deepest ring: 32768 blocks, all in use, index differences of half the 16 bits. */
+static void deepest_ring(void **state)
+{
+	struct rig rig;
+	struct wc wc;
+	uint32_t i;
+	int lap;
+
+	(void)state;
+	rig_open_bare(&rig, false);
+	qp_open(&rig, &rig.a, 1, 15, 0);
+	qp_open(&rig, &rig.b, 2, 6, 15);
+	rig_connect(&rig, 1, 1);
+	for (lap = 0; lap < 5; lap++) {
+		for (i = 0; i < 32768; i++) {
+			put_send(&rig.a, OP_SEND, i % 128 == 127 ? CE : 0, NULL, 0, 0);
+			put_recv(&rig.b, 0, 0, 0);
+		}
+		ring_sq(&rig.a);
+		while (rig.a.side.ready) {
+			/* the CQs are small: take what comes */
+			struct ea_tx_msg msg;
+			struct ea_rx_seg seg;
+
+			if (ea_tx_next(rig.a.side.link.qp, &msg))
+				break;
+			seg = seg_of(&msg, 0, 0, true);
+			assert_int_equal(feed(&rig.b, &seg, NULL), 0);
+			ea_tx_done(rig.a.side.link.qp, &msg);
+			assert_true(poll(&rig, &rig.b.rcq, &wc));
+			assert_int_equal(wc.syn, 0);
+			if (poll(&rig, &rig.a.scq, &wc)) {
+				assert_int_equal(wc.syn, 0);
+				assert_int_equal(wc.index % 128, 127);
+			}
+		}
+		assert_int_equal(rig.a.scq.ci, 256 * (lap + 1));
+		assert_int_equal(rig.b.rcq.ci, 32768 * (lap + 1));
+	}
+	rig_close(&rig);
+}
+
+static void unsignalled(void **state)
+{
+	struct rig rig;
+	int i;
+
+	(void)state;
+	rig_open(&rig, false);
+	rig_connect(&rig, 1, 1);
+	for (i = 0; i < 100; i++) {
+		write_one(&rig.a, i % 10 == 9 ? CE : 0);
+		ring_sq(&rig.a);
+		pump(&rig);
+		if (i % 10 == 9)
+			expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, 0, (uint16_t)(2 * i), 100);
+		expect_none(&rig, &rig.a.scq);
+	}
+	rig_close(&rig);
+}
+
+/* Completions are in order although a WRITE ends before the READ in front of it. */
+static void order(void **state)
+{
+	struct ea_tx_msg read, write;
+	struct ea_rx_seg seg;
+	struct rig rig;
+	uint8_t data[100] = { 0 };
+
+	(void)state;
+	rig_open(&rig, false);
+	rig_connect(&rig, 1, 1);
+	put_read(&rig.a, OP_READ, CE, sge_of(&rig.a, 4096, 100), rig.b.key, rig.b.data, 0);
+	write_one(&rig.a, CE);
+	ring_sq(&rig.a);
+	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &read), 0);
+	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &write), 0);
+	ea_tx_done(rig.a.side.link.qp, &read);
+	ea_tx_done(rig.a.side.link.qp, &write);
+	expect_none(&rig, &rig.a.scq);
+	seg = tagged(EA_RDMAP_READ_RESP, rig.a.key, rig.a.data + 4096, 100, true);
+	assert_int_equal(feed(&rig.a, &seg, data), 0);
+	expect_wc(&rig, &rig.a.scq, OP_READ, 0, 0, 0, 100);
+	expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, 0, 2, 100);
+	rig_close(&rig);
+}
+
+static void fence(void **state)
+{
+	struct ea_tx_msg msg;
+	struct ea_rx_seg seg;
+	uint8_t data[100] = { 0 };
+	struct rig rig;
+
+	(void)state;
+	rig_open(&rig, false);
+	rig_connect(&rig, 4, 4);
+	put_read(&rig.a, OP_READ, CE, sge_of(&rig.a, 4096, 50), rig.b.key, rig.b.data, 0);
+	put_read(&rig.a, OP_READ, CE, sge_of(&rig.a, 8192, 50), rig.b.key, rig.b.data, 0);
+	write_one(&rig.a, 0);
+	write_one(&rig.a, F_FENCE);
+	ring_sq(&rig.a);
+	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
+	ea_tx_done(rig.a.side.link.qp, &msg);
+	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
+	ea_tx_done(rig.a.side.link.qp, &msg);
+	/* no fence: passes */
+	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
+	assert_int_equal(msg.opcode, EA_RDMAP_WRITE);
+	ea_tx_done(rig.a.side.link.qp, &msg);
+	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), EAGAIN);
+	rig.a.side.ready = false;
+	seg = tagged(EA_RDMAP_READ_RESP, rig.a.key, rig.a.data + 4096, 50, true);
+	assert_int_equal(feed(&rig.a, &seg, data), 0);
+	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), EAGAIN);
+	rig.a.side.ready = false;
+	seg = tagged(EA_RDMAP_READ_RESP, rig.a.key, rig.a.data + 8192, 50, true);
+	assert_int_equal(feed(&rig.a, &seg, data), 0);
+	assert_true(rig.a.side.ready);
+	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
+	assert_int_equal(msg.opcode, EA_RDMAP_WRITE);
+	rig_close(&rig);
+}
+
+static void ord_limit(void **state)
+{
+	static const uint8_t ords[] = { 1, 3, 128 };
+	struct ea_tx_msg msg;
+	struct ea_rx_seg seg;
+	uint8_t data[8] = { 0 };
+	struct rig rig;
+	unsigned int k, i;
+
+	(void)state;
+	for (k = 0; k < sizeof(ords); k++) {
+		rig_open_bare(&rig, false);
+		qp_open(&rig, &rig.a, 1, 9, 0);
+		qp_open(&rig, &rig.b, 2, 9, 0);
+		rig_connect(&rig, ords[k], ords[k]);
+		for (i = 0; i < ords[k] + 2u; i++)
+			put_read(&rig.a, OP_READ, 0, sge_of(&rig.a, 0, 8), rig.b.key, rig.b.data, 0);
+		ring_sq(&rig.a);
+		for (i = 0; i < ords[k]; i++) {
+			assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
+			assert_int_equal(msg.msn, i + 1);
+			ea_tx_done(rig.a.side.link.qp, &msg);
+		}
+		assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), EAGAIN);
+		rig.a.side.ready = false;
+		seg = tagged(EA_RDMAP_READ_RESP, rig.a.key, rig.a.data, 8, true);
+		assert_int_equal(feed(&rig.a, &seg, data), 0);
+		assert_true(rig.a.side.ready);
+		assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
+		assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), EAGAIN);
+		rig_close(&rig);
+	}
+
+	/* none at all: the WQE fails */
+	rig_open(&rig, false);
+	rig_connect(&rig, 0, 0);
+	put_read(&rig.a, OP_READ, 0, sge_of(&rig.a, 0, 8), rig.b.key, rig.b.data, 0);
+	ring_sq(&rig.a);
+	pump(&rig);
+	expect_wc(&rig, &rig.a.scq, OP_READ, 0, SYN_ORD, 0, 0);
+	rig_close(&rig);
+}
+
+/* Responses and requests take turns. */
+static void fair(void **state)
+{
+	static const uint8_t want[] = { EA_RDMAP_READ_RESP, EA_RDMAP_WRITE, EA_RDMAP_READ_RESP,
+					EA_RDMAP_WRITE, EA_RDMAP_WRITE };
+	struct ea_read_req req;
+	uint8_t buf[EA_READ_REQ_LEN];
+	struct ea_tx_msg msg;
+	struct ea_rx_seg seg;
+	struct rig rig;
+	unsigned int i;
+
+	(void)state;
+	rig_open(&rig, false);
+	rig_connect(&rig, 4, 4);
+	req = (struct ea_read_req){ .sink_stag = 1, .sink_to = 2, .len = 10,
+				    .src_stag = rig.a.key, .src_to = rig.a.data };
+	ea_read_req_encode(&req, buf);
+	for (i = 0; i < 3; i++)
+		write_one(&rig.a, 0);
+	for (i = 0; i < 2; i++) {
+		seg = untagged(EA_RDMAP_READ_REQ, 1, i + 1, 0, 0, sizeof(buf), true);
+		assert_int_equal(feed(&rig.a, &seg, buf), 0);
+	}
+	ring_sq(&rig.a);
+	for (i = 0; i < sizeof(want); i++) {
+		assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
+		assert_int_equal(msg.opcode, want[i]);
+	}
+	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), EAGAIN);
+	rig_close(&rig);
+}
+
+/* The device's own key: for QPs that may use it, for local access, without bounds but the map's. */
+static void dma_local_key(void **state)
+{
+	struct ea_qp_attr attr = { .qpn = 9, .pdn = 1, .scqn = 1, .rcqn = 1, .sq_shift = 4,
+				   .dma_key_ok = true };
+	struct ea_conn_attr conn = { .ord = 1, .ird = 1 };
+	struct iovec iov[2];
+	struct ea_tx_msg msg;
+	uint32_t covered;
+	struct rig rig;
+	struct qp qp;
+
+	(void)state;
+	rig_open(&rig, false);
+	memset(&qp, 0, sizeof(qp));
+	qp.rig = &rig;
+	qp.qpn = 9;
+	qp.sq_shift = 4;
+	qp.sq = rig_alloc(&rig, PAGE);
+	attr.sq = flat(qp.sq);
+	attr.rq = flat(rig_alloc(&rig, PAGE));
+	assert_int_equal(ea_qp_create(rig.dev, &attr), 0);
+	qp.side.link.ops = rig.a.side.link.ops;
+	assert_int_equal(ea_qp_connect(rig.dev, 9, &qp.side.link, &conn), 0);
+	put_send(&qp, OP_SEND, CE, &(struct sge){ rig.a.data, 10, 0xffffff00 }, 1, 0);
+	put_send(&qp, OP_SEND, CE, &(struct sge){ 0x10, 10, 0xffffff00 }, 1, 0);
+	ring_sq(&qp);
+	assert_int_equal(ea_tx_next(qp.side.link.qp, &msg), 0);
+	assert_int_equal(ea_tx_payload(qp.side.link.qp, &msg, 0, 10, iov, 2, &covered), 1);
+	assert_ptr_equal(iov[0].iov_base, at(&rig, rig.a.data));
+	ea_tx_done(qp.side.link.qp, &msg);
+	/* nothing is mapped there */
+	assert_int_equal(ea_tx_next(qp.side.link.qp, &msg), 0);
+	assert_int_equal(ea_tx_payload(qp.side.link.qp, &msg, 0, 10, iov, 2, &covered), -EFAULT);
+	rig_close(&rig);
+
+	/* the peer may not name it */
+	rig_open(&rig, false);
+	rig_connect(&rig, 1, 1);
+	{
+		struct ea_rx_seg seg = tagged(EA_RDMAP_WRITE, 0xffffff00, rig.a.data, 1, true);
+
+		assert_int_equal(feed(&rig.a, &seg, "x"), EPROTO);
+	}
+	rig_close(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bad_wqes),
+		cmocka_unit_test(bad_other_opcodes),
+		cmocka_unit_test(changed_after_check),
+		cmocka_unit_test(doorbells),
+		cmocka_unit_test(full_ring_before_connect),
+		cmocka_unit_test(laps),
+		cmocka_unit_test(deepest_ring),
+		cmocka_unit_test(unsignalled),
+		cmocka_unit_test(order),
+		cmocka_unit_test(fence),
+		cmocka_unit_test(ord_limit),
+		cmocka_unit_test(fair),
+		cmocka_unit_test(dma_local_key),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
