@@ -235,6 +235,8 @@ void cm_setup_accepted(struct cm_id *listener, int fd);
 
 int cm_setup_accept(struct cm_id *id, const struct rdma_ucm_conn_param *param);
 int cm_setup_reject(struct cm_id *id, const void *data, size_t len);
+/* The first FPDU of the active side: a zero-length RDMA Write (RFC 6581 section 9.2).  0 or -errno. */
+int cm_setup_send_rtr(struct cm_conn *conn, bool crc);
 /* Answer with a reject and close. */
 void cm_setup_refuse(struct cm_conn *conn);
 /* Close connections of which no request has come yet. */

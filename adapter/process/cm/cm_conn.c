@@ -319,10 +319,9 @@ void cm_qp_leaving(struct host_qp *qp, enum ea_qp_state to)
 
 	(void)to;
 	engine_qp_watch(qp);
-	if (!conn) {
-		oob_qp_leaving(qp);
+	oob_qp_leaving(qp);
+	if (!conn)
 		return;
-	}
 	tell_disconnected(conn);
 	/* what the core asks of the link is done when the lock is given back */
 	engine_conn_ready(&conn->ec);

@@ -51,7 +51,7 @@ static int flush_out(struct cm_conn *conn)
 }
 
 /* The first FPDU of the active side: a zero-length RDMA Write (RFC 6581 section 9.2). */
-static int send_rtr(struct cm_conn *conn, bool crc)
+int cm_setup_send_rtr(struct cm_conn *conn, bool crc)
 {
 	struct ea_ddp_hdr hdr = { .tagged = true, .last = true, .ulp_ctrl = ea_rdmap_ctrl(EA_RDMAP_WRITE) };
 	uint8_t fpdu[EA_FPDU_LEN_SIZE + EA_DDP_HDR_MAX + EA_FPDU_TRAILER_MAX] = {};
@@ -131,7 +131,7 @@ static void active_established(struct cm_conn *conn, const struct ea_mpa_frame *
 	if (data_len)
 		memcpy(data, rep->private_data, data_len);
 	engine_timer_cancel(&conn->timer);
-	ret = terms.rtr ? send_rtr(conn, terms.crc) : 0;
+	ret = terms.rtr ? cm_setup_send_rtr(conn, terms.crc) : 0;
 	if (!ret)
 		ret = cm_conn_open(conn, qp, &terms, true, conn->in + used, conn->in_len - used);
 	if (ret) {

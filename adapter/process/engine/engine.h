@@ -126,6 +126,6 @@ void engine_ctx_closed(struct host_ctx *ctx);
  * Every uverbs command of a context passes here, without the lock: functions that libibverbs puts into a context only
  * after verbs_set_ops() are wrapped.
  */
-void engine_ctx_command(int cmd_fd);
+void engine_ctx_command(struct host_ctx *ctx);
 
 #endif

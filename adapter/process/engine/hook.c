@@ -32,11 +32,11 @@ struct hook {
 	int (*req_notify_cq)(struct ibv_cq *cq, int solicited_only);
 	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 	struct ibv_qp *(*create_qp_ex)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
-	struct hook *next;		/* of those beyond HOOK_FDS */
+	struct hook *next;		/* all; records are never freed */
 };
 
 static struct hook *hooks[HOOK_FDS];
-static struct hook *far_hooks;
+static struct hook *all_hooks;
 static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;	/* for changes of the tables */
 
 static struct hook *hook_find(const struct ibv_context *ibctx)
@@ -46,7 +46,7 @@ static struct hook *hook_find(const struct ibv_context *ibctx)
 
 	if (fd < HOOK_FDS)
 		return __atomic_load_n(&hooks[fd], __ATOMIC_ACQUIRE);
-	for (hook = __atomic_load_n(&far_hooks, __ATOMIC_ACQUIRE); hook; hook = hook->next)
+	for (hook = __atomic_load_n(&all_hooks, __ATOMIC_ACQUIRE); hook; hook = hook->next)
 		if (hook->ibctx == ibctx)
 			return hook;
 	return NULL;
@@ -213,24 +213,22 @@ static struct hook *hook_for(struct ibv_context *ibctx, struct host_ctx *ctx)
 	struct hook *hook = hook_find(ibctx);
 	unsigned int fd = (unsigned int)ibctx->cmd_fd;
 
-	if (hook && hook->ctx == ctx && hook->ibctx == ibctx)
-		return hook;
 	if (!hook) {
 		hook = calloc(1, sizeof(*hook));
 		if (!hook)
 			return NULL;
+		hook->next = all_hooks;
+		__atomic_store_n(&all_hooks, hook, __ATOMIC_RELEASE);
 	}
-	hook->ibctx = ibctx;
-	hook->ctx = ctx;
-	hook->dev = host_ctx_dev(ctx);
-	hook->create_cq_ex = NULL;
-	hook->create_qp_ex = NULL;
-	if (fd < HOOK_FDS) {
+	if (hook->ctx != ctx || hook->ibctx != ibctx) {
+		hook->create_cq_ex = NULL;
+		hook->create_qp_ex = NULL;
+		hook->dev = host_ctx_dev(ctx);
+		hook->ibctx = ibctx;
+		__atomic_store_n(&hook->ctx, ctx, __ATOMIC_RELEASE);
+	}
+	if (fd < HOOK_FDS)
 		__atomic_store_n(&hooks[fd], hook, __ATOMIC_RELEASE);
-	} else {
-		hook->next = far_hooks;
-		__atomic_store_n(&far_hooks, hook, __ATOMIC_RELEASE);
-	}
 	return hook;
 }
 
@@ -277,59 +275,44 @@ static void hook_install_ex(struct hook *hook)
 	pthread_mutex_unlock(&hook_lock);
 }
 
-void engine_ctx_command(int cmd_fd)
+static struct hook *hook_of_ctx(const struct host_ctx *ctx)
 {
-	struct hook *hook = (unsigned int)cmd_fd < HOOK_FDS ?
-			    __atomic_load_n(&hooks[cmd_fd], __ATOMIC_ACQUIRE) : NULL;
+	struct hook *hook;
 
-	if (hook && hook->ctx && hook->ibctx->cmd_fd == cmd_fd)
+	for (hook = __atomic_load_n(&all_hooks, __ATOMIC_ACQUIRE); hook; hook = hook->next)
+		if (hook->ctx == ctx)
+			return hook;
+	return NULL;
+}
+
+void engine_ctx_command(struct host_ctx *ctx)
+{
+	struct hook *hook = hook_of_ctx(ctx);
+
+	if (hook)
 		hook_install_ex(hook);
 }
 
 bool engine_ctx_hooked(struct host_ctx *ctx)
 {
-	struct hook *hook;
-	unsigned int i;
-	bool found = false;
-
-	pthread_mutex_lock(&hook_lock);
-	for (i = 0; i < HOOK_FDS && !found; i++)
-		found = hooks[i] && hooks[i]->ctx == ctx;
-	for (hook = far_hooks; hook && !found; hook = hook->next)
-		found = hook->ctx == ctx;
-	pthread_mutex_unlock(&hook_lock);
-	return found;
+	return hook_of_ctx(ctx);
 }
 
-/* Records stay in the tables for the next context of that descriptor; nobody may hold one now. */
+/* Records stay for the next context with that descriptor; nobody may use this one now. */
 void engine_ctx_closed(struct host_ctx *ctx)
 {
-	struct hook *hook;
-	unsigned int i;
+	struct hook *hook = hook_of_ctx(ctx);
 
-	pthread_mutex_lock(&hook_lock);
-	for (i = 0; i < HOOK_FDS; i++)
-		if (hooks[i] && hooks[i]->ctx == ctx)
-			hooks[i]->ctx = NULL;
-	for (hook = far_hooks; hook; hook = hook->next) {
-		if (hook->ctx == ctx) {
-			hook->ctx = NULL;
-			hook->ibctx = NULL;
-		}
-	}
-	pthread_mutex_unlock(&hook_lock);
+	if (hook)
+		hook->ctx = NULL;
 }
 
 void engine_hooks_forget(void)
 {
 	struct hook *hook;
-	unsigned int i;
 
 	pthread_mutex_init(&hook_lock, NULL);
-	for (i = 0; i < HOOK_FDS; i++)
-		if (hooks[i])
-			hooks[i]->ctx = NULL;
-	for (hook = far_hooks; hook; hook = hook->next)
+	for (hook = all_hooks; hook; hook = hook->next)
 		hook->ctx = NULL;
 }
 
