@@ -80,7 +80,7 @@ enum ea_tcp_wait {
  */
 unsigned int ea_tcp_progress_rx(struct ea_link *link, size_t budget);
 
-/* Send about @budget bytes.  Returns enum ea_tcp_wait bits of the sending side; 0: nothing to send until notify(). */
+/* Send about @budget bytes, overstepped as above.  Returns enum ea_tcp_wait bits of the sending side; 0: nothing to send until notify(). */
 unsigned int ea_tcp_progress_tx(struct ea_link *link, size_t budget);
 
 /* Both, receiving first, so that answers leave at once.  The union of the bits. */

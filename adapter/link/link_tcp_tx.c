@@ -217,19 +217,22 @@ static bool add_scratch(struct iovec *iov, int *n, uint8_t *p, uint32_t len)
 }
 
 /*
- * List what is staged, from the first unsent byte on.  Returns the number of iovecs (at least 1), or a
- * negative errno when payload cannot be read.
+ * List what is staged, from the first unsent byte on, and no frame more once @budget bytes are listed.
+ * Returns the number of iovecs (at least 1), or a negative errno when payload cannot be read.
  */
-static int gather(struct ea_tcp *tcp, struct iovec *iov)
+static int gather(struct ea_tcp *tcp, struct iovec *iov, size_t budget)
 {
 	struct ea_tcp_tx *tx = &tcp->tx;
 	uint32_t done = tx->frame_off;
+	size_t listed = 0;
 	int i, rc, n = 0;
 
-	for (i = tx->frame; i < tx->nframes; i++) {
+	for (i = tx->frame; i < tx->nframes && listed < budget; i++) {
 		const struct ea_tcp_frame *frame = &tx->frames[i];
 		uint8_t *head = tx->buf + frame->scratch;
 		uint32_t skip, covered;
+
+		listed += frame->head_len + frame->len + frame->tail_len - done;
 
 		skip = done < frame->head_len ? done : frame->head_len;
 		done -= skip;
@@ -364,7 +367,7 @@ unsigned int ea_tcp_progress_tx(struct ea_link *link, size_t budget)
 		if (!budget)
 			return EA_TCP_MORE;
 
-		n = gather(tcp, iov);
+		n = gather(tcp, iov, budget);
 		if (ea_tcp_unlikely(n < 0)) {
 			payload_lost(tcp, -n);
 			if (tx->ending)
