@@ -82,8 +82,10 @@ static void send_round(struct bench *t, struct ibv_send_wr *wr, bool collect)
 static void inline_write(struct bench *t, bool collect)
 {
 	struct ibv_sge sge = ts_sge(&t->local, 0, 8);
-	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_INLINE,
-				  .sg_list = &sge, .num_sge = 1 };
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE,
+				  .send_flags = IBV_SEND_INLINE,
+				  .sg_list = &sge,
+				  .num_sge = 1 };
 
 	send_round(t, &wr, collect);
 }
@@ -137,8 +139,10 @@ static long rounds;
 
 static void run(void **state)
 {
-	const struct ts_attr attr = { .cap = { .max_send_sge = PIECES, .max_inline_data = 64,
-					       .max_send_wr = 64, .max_recv_wr = 64 } };
+	const struct ts_attr attr = { .cap = { .max_send_sge = PIECES,
+					       .max_inline_data = 64,
+					       .max_send_wr = 64,
+					       .max_recv_wr = 64 } };
 	struct bench t = { 0 };
 
 	(void)state;
@@ -186,8 +190,10 @@ int main(int argc, char **argv)
 	bool is_memory;
 
 	if (argc < 2 || argc > 3) {
-		fprintf(stderr, "usage: %s inline_write|write_1_sge|send_4_sge|receive [ROUNDS] | "
-				"memory [QPS]\n", argv[0]);
+		fprintf(stderr,
+			"usage: %s inline_write|write_1_sge|send_4_sge|receive [ROUNDS] | "
+			"memory [QPS]\n",
+			argv[0]);
 		return 2;
 	}
 	is_memory = !strcmp(argv[1], "memory");

@@ -66,8 +66,11 @@ static void *produce(void *arg)
 
 	while (atomic_load(&p->sent) < p->rounds && !atomic_load(&p->stop)) {
 		struct ibv_sge sge = ts_sge(p->local, 0, 8);
-		struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
-					  .send_flags = IBV_SEND_SIGNALED }, *bad;
+		struct ibv_send_wr wr = { .sg_list = &sge,
+					  .num_sge = 1,
+					  .opcode = IBV_WR_SEND,
+					  .send_flags = IBV_SEND_SIGNALED },
+				   *bad;
 		long sent = atomic_load(&p->sent);
 		struct ibv_wc wc[16];
 		int n;
@@ -123,7 +126,8 @@ static void race(long rounds, bool paced)
 			n = ibv_poll_cq(pair.b.rcq, 8, wc);
 			TS_FAIL("no event for %d ms in round %ld of %ld; %ld sent, %ld received; "
 				"%d completions wait in the CQ",
-				LOST_MS, received, rounds, atomic_load(&producer.sent), received, n);
+				LOST_MS, received, rounds, atomic_load(&producer.sent), received,
+				n);
 		}
 		slept++;
 		take_event(pair.b.channel, pair.b.rcq);
@@ -246,7 +250,8 @@ static void arming_a_full_cq(void **state)
 		ts_sleep_ms(TS_QUIET_MS); /* the second has arrived by now */
 		TS_OK(ibv_req_notify_cq(t.pair.b.rcq, 0));
 		if (!event_within(channel, 1000))
-			TS_FAIL("round %d: a completion waits in the CQ, arming raised no event", round);
+			TS_FAIL("round %d: a completion waits in the CQ, arming raised no event",
+				round);
 		take_event(channel, t.pair.b.rcq);
 		ts_poll_ok(t.pair.b.rcq, &wc);
 		TS_OK(ts_post_recv(t.pair.b.qp, 1, &t.remote, 0, 64));
@@ -311,8 +316,10 @@ static void solicited_is_a_truth_value(void **state)
 static void send_cq_and_immediate(void **state)
 {
 	struct ts_attr attr = { .channel = true };
-	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = 1,
-				  .send_flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED }, *bad;
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+				  .imm_data = 1,
+				  .send_flags = IBV_SEND_SIGNALED | IBV_SEND_SOLICITED },
+			   *bad;
 	struct ts_buf buf;
 	struct ts_pair pair;
 

@@ -72,9 +72,12 @@ struct client {
 
 static void create_qp(struct rdma_cm_id *id, struct ibv_cq *cq)
 {
-	struct ibv_qp_init_attr attr = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-					 .cap = { .max_send_wr = 8, .max_recv_wr = 8,
-						  .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_qp_init_attr attr = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1 }
+	};
 
 	TS_CHECK(!rdma_create_qp(id, ts_dev()->pd, &attr));
 }
@@ -82,8 +85,10 @@ static void create_qp(struct rdma_cm_id *id, struct ibv_cq *cq)
 /* Up to rdma_connect. */
 static void start_client(struct client *c, int port, const void *data, uint8_t len)
 {
-	struct rdma_conn_param param = { .initiator_depth = 4, .responder_resources = 4,
-					 .private_data = data, .private_data_len = len };
+	struct rdma_conn_param param = { .initiator_depth = 4,
+					 .responder_resources = 4,
+					 .private_data = data,
+					 .private_data_len = len };
 	struct sockaddr_in addr = loopback(port);
 
 	need_cm();
@@ -110,8 +115,8 @@ static void close_client(struct client *c)
 
 static struct rdma_cm_event *request(struct listener *l)
 {
-	struct rdma_cm_event *event = ts_event_try(l->events, RDMA_CM_EVENT_CONNECT_REQUEST,
-						   TS_WAIT_MS);
+	struct rdma_cm_event *event =
+		ts_event_try(l->events, RDMA_CM_EVENT_CONNECT_REQUEST, TS_WAIT_MS);
 
 	if (!event)
 		TS_FAIL("no connect request: %s", strerror(errno));
@@ -121,8 +126,10 @@ static struct rdma_cm_event *request(struct listener *l)
 
 static void accept_id(struct rdma_cm_id *id, const void *data, uint8_t len)
 {
-	struct rdma_conn_param param = { .initiator_depth = 4, .responder_resources = 4,
-					 .private_data = data, .private_data_len = len };
+	struct rdma_conn_param param = { .initiator_depth = 4,
+					 .responder_resources = 4,
+					 .private_data = data,
+					 .private_data_len = len };
 
 	TS_CHECK(!rdma_accept(id, &param));
 }
@@ -241,7 +248,8 @@ static void private_data(void **state)
 			} else {
 				create_qp(id, c.cq);
 				accept_id(id, back, len);
-				event = ts_event_try(c.events, RDMA_CM_EVENT_ESTABLISHED, TS_WAIT_MS);
+				event = ts_event_try(c.events, RDMA_CM_EVENT_ESTABLISHED,
+						     TS_WAIT_MS);
 			}
 			if (!event)
 				TS_FAIL("no answer to %u bytes: %s", len, strerror(errno));
@@ -250,7 +258,8 @@ static void private_data(void **state)
 					event->param.conn.private_data_len);
 			if (len)
 				assert_memory_equal(event->param.conn.private_data, back, len);
-			if (reject && event->status != -ECONNRESET && event->status != -ECONNREFUSED)
+			if (reject && event->status != -ECONNRESET &&
+			    event->status != -ECONNREFUSED)
 				TS_FAIL("REJECTED has status %d", event->status);
 			rdma_ack_cm_event(event);
 			if (!reject) {
@@ -629,7 +638,8 @@ static void bind_rules(void **state)
 	/* an option of the wrong length and one that does not exist */
 	TS_CHECK(!rdma_create_id(events, &id, NULL, RDMA_PS_TCP));
 	errno = 0;
-	assert_int_equal(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &on, sizeof(on)), -1);
+	assert_int_equal(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &on, sizeof(on)),
+			 -1);
 	TS_EQ(errno, EINVAL);
 	errno = 0;
 	assert_int_equal(rdma_set_option(id, RDMA_OPTION_ID, 99, &on, sizeof(on)), -1);
@@ -781,8 +791,9 @@ static void connections_come_and_go(void **state)
 		ts_pair_close(&pair);
 	}
 	ts_sleep_ms(TS_QUIET_MS);
-	print_message("%ld connections: %+ld KiB resident, %+ld descriptors, %+ld mappings\n", cycles,
-		      (ts_resident() - bytes) / 1024, ts_fd_count() - fds, ts_vma_count() - vmas);
+	print_message("%ld connections: %+ld KiB resident, %+ld descriptors, %+ld mappings\n",
+		      cycles, (ts_resident() - bytes) / 1024, ts_fd_count() - fds,
+		      ts_vma_count() - vmas);
 	if (ts_fd_count() > fds + 2)
 		TS_FAIL("%ld descriptors before, %ld after %ld cycles", fds, ts_fd_count(), cycles);
 	if (ts_vma_count() > vmas + 12)

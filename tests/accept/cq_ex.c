@@ -7,7 +7,10 @@
 #include <pthread.h>
 #include "tests/accept/harness.h"
 
-enum { BATCH = 8, LAPS = 40 };
+enum {
+	BATCH = 8,
+	LAPS = 40
+};
 
 struct bench {
 	struct ibv_cq_ex *cq;
@@ -165,9 +168,11 @@ static void failures(void **state)
 static void unsupported_flags(void **state)
 {
 	static const uint64_t flags[] = { IBV_WC_EX_WITH_COMPLETION_TIMESTAMP,
-					  IBV_WC_EX_WITH_CVLAN, IBV_WC_EX_WITH_FLOW_TAG,
+					  IBV_WC_EX_WITH_CVLAN,
+					  IBV_WC_EX_WITH_FLOW_TAG,
 					  IBV_WC_EX_WITH_TM_INFO,
-					  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK, 1ull << 40 };
+					  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK,
+					  1ull << 40 };
 
 	(void)state;
 	if (!ts_has_cq_ex())

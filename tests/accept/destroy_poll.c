@@ -102,8 +102,10 @@ static const char *load(struct job *job, struct slot *slot, uint32_t index, uint
 		struct ibv_sge sge = ts_sge(&job->buf, (size_t)index * 64, 16);
 		struct ibv_send_wr wr = { .wr_id = id_of(index, generation, i),
 					  .opcode = i & 1 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
-					  .sg_list = &sge, .num_sge = 1,
-					  .send_flags = IBV_SEND_SIGNALED }, *bad;
+					  .sg_list = &sge,
+					  .num_sge = 1,
+					  .send_flags = IBV_SEND_SIGNALED },
+				   *bad;
 
 		wr.wr.rdma.remote_addr = (uintptr_t)job->buf.p + (uintptr_t)index * 64 + 32;
 		wr.wr.rdma.rkey = job->buf.mr->rkey;
@@ -235,8 +237,8 @@ static void middle_vanishes(void **state)
 			ts_pair_open(&pair[i], &attr, NULL);
 		/* completions in the order 0 1 2 0 1 2 ... */
 		for (uint64_t i = 0; i < 12; i++) {
-			TS_OK(ts_post(pair[i % 3].a.qp, IBV_WR_RDMA_READ, round << 8 | i, &buf, 0, 8,
-				      (uintptr_t)buf.p + 64, buf.mr->rkey, 0));
+			TS_OK(ts_post(pair[i % 3].a.qp, IBV_WR_RDMA_READ, round << 8 | i, &buf, 0,
+				      8, (uintptr_t)buf.p + 64, buf.mr->rkey, 0));
 			ts_sleep_ms(1);
 		}
 		ts_sleep_ms(20);

@@ -15,8 +15,8 @@ enum {
 };
 
 enum path {
-	PLAIN,		/* ibv_post_send, ibv_poll_cq */
-	EXTENDED,	/* ibv_wr_*, ibv_start_poll */
+	PLAIN,	  /* ibv_post_send, ibv_poll_cq */
+	EXTENDED, /* ibv_wr_*, ibv_start_poll */
 };
 
 struct bench {
@@ -31,7 +31,8 @@ static const struct ts_attr *attr_of(enum path path, bool one_cq)
 	static struct ts_attr attr;
 
 	attr = (struct ts_attr){ .cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH },
-				 .one_cq = one_cq, .qp_ex = path == EXTENDED };
+				 .one_cq = one_cq,
+				 .qp_ex = path == EXTENDED };
 	return &attr;
 }
 
@@ -56,7 +57,9 @@ static void close_bench(struct bench *t)
 /* By the path under test. */
 static int post_one(struct bench *t, enum ibv_wr_opcode opcode, uint64_t id, bool signalled)
 {
-	struct ibv_send_wr wr = { .wr_id = id, .opcode = opcode, .num_sge = 1,
+	struct ibv_send_wr wr = { .wr_id = id,
+				  .opcode = opcode,
+				  .num_sge = 1,
 				  .send_flags = signalled ? IBV_SEND_SIGNALED : 0 };
 	struct ibv_sge sge = ts_sge(&t->local, 0, RD_LEN);
 	struct ibv_qp *qp = t->pair.a.qp;
@@ -148,7 +151,8 @@ static void collect(struct bench *t, struct seen *seen, int nsend, int nrecv)
 }
 
 /* FIFO, right ids and QP number; flushed, but that the first failure may carry the cause. */
-static void check_queue(struct bench *t, const struct ibv_wc *wc, int n, uint64_t first_id, int may_succeed)
+static void check_queue(struct bench *t, const struct ibv_wc *wc, int n, uint64_t first_id,
+			int may_succeed)
 {
 	bool failed = false;
 
@@ -370,12 +374,18 @@ static void reset_takes_nothing(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(plain_separate_cqs),	  cmocka_unit_test(plain_shared_cq),
-		cmocka_unit_test(plain_unsignalled),	  cmocka_unit_test(plain_nothing_outstanding),
-		cmocka_unit_test(plain_nearly_full_queues), cmocka_unit_test(extended_calls),
-		cmocka_unit_test(extended_unsignalled),	  cmocka_unit_test(error_state_goes_on),
-		cmocka_unit_test(peer_disconnects),	  cmocka_unit_test(local_disconnect),
-		cmocka_unit_test(nothing_after_destroy),  cmocka_unit_test(reset_takes_nothing),
+		cmocka_unit_test(plain_separate_cqs),
+		cmocka_unit_test(plain_shared_cq),
+		cmocka_unit_test(plain_unsignalled),
+		cmocka_unit_test(plain_nothing_outstanding),
+		cmocka_unit_test(plain_nearly_full_queues),
+		cmocka_unit_test(extended_calls),
+		cmocka_unit_test(extended_unsignalled),
+		cmocka_unit_test(error_state_goes_on),
+		cmocka_unit_test(peer_disconnects),
+		cmocka_unit_test(local_disconnect),
+		cmocka_unit_test(nothing_after_destroy),
+		cmocka_unit_test(reset_takes_nothing),
 	};
 
 	return ts_main(argc, argv, "flush", tests, sizeof(tests) / sizeof(*tests), NULL);

@@ -344,8 +344,8 @@ static void regions_share_a_page(void **state)
 		_exit(0);
 	}
 	ts_fill(buf.p, 64, 5);
-	TS_OK(ts_post(pair.a.qp, IBV_WR_RDMA_WRITE, 1, &buf, 0, 64, (uintptr_t)p + 2001, second->rkey,
-		      0));
+	TS_OK(ts_post(pair.a.qp, IBV_WR_RDMA_WRITE, 1, &buf, 0, 64, (uintptr_t)p + 2001,
+		      second->rkey, 0));
 	ts_poll_ok(pair.a.scq, &wc);
 	TS_OK(ts_post(pair.a.qp, IBV_WR_RDMA_READ, 1, &buf, 1024, 64, (uintptr_t)p + 2001,
 		      second->rkey, 0));
@@ -365,9 +365,10 @@ static void create_and_destroy(void)
 {
 	struct ts_dev *dev = ts_dev();
 	static uint8_t memory[8192];
-	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC,
-					 .cap = { .max_send_wr = 4, .max_recv_wr = 4,
-						  .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 }
+	};
 	struct ibv_pd *pd = ibv_alloc_pd(dev->ctx);
 	struct ibv_cq *cq = ibv_create_cq(dev->ctx, 8, NULL, NULL, 0);
 	struct ibv_qp *qp;

@@ -120,7 +120,8 @@ static struct ibv_context *open_context(void)
 		cm = rdma_get_devices(NULL);
 		TS_CHECK(cm);
 		for (int j = 0; cm[j]; j++)
-			if (!strcmp(ibv_get_device_name(cm[j]->device), ibv_get_device_name(list[i])))
+			if (!strcmp(ibv_get_device_name(cm[j]->device),
+				    ibv_get_device_name(list[i])))
 				ctx = cm[j];
 		if (!ctx)
 			TS_FAIL("librdmacm does not know %s", ibv_get_device_name(list[i]));
@@ -147,8 +148,9 @@ struct ts_dev *ts_dev(void)
 
 uint64_t ts_all_send_ops(void)
 {
-	return IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
-	       IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND_WITH_INV;
+	return IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+	       IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
+	       IBV_QP_EX_WITH_SEND_WITH_INV;
 }
 
 bool ts_has_qp_ex(void)
@@ -296,14 +298,17 @@ void ts_poll_none(struct ibv_cq *cq)
 
 struct ibv_sge ts_sge(const struct ts_buf *buf, size_t off, uint32_t len)
 {
-	return (struct ibv_sge){ .addr = (uintptr_t)buf->p + off, .length = len,
+	return (struct ibv_sge){ .addr = (uintptr_t)buf->p + off,
+				 .length = len,
 				 .lkey = buf->mr ? buf->mr->lkey : 0 };
 }
 
-int ts_post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, const struct ts_buf *local,
-	    size_t off, uint32_t len, uint64_t raddr, uint32_t rkey, unsigned int flags)
+int ts_post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id,
+	    const struct ts_buf *local, size_t off, uint32_t len, uint64_t raddr, uint32_t rkey,
+	    unsigned int flags)
 {
-	struct ibv_send_wr wr = { .wr_id = wr_id, .opcode = opcode,
+	struct ibv_send_wr wr = { .wr_id = wr_id,
+				  .opcode = opcode,
 				  .send_flags = flags | IBV_SEND_SIGNALED };
 	struct ibv_send_wr *bad = NULL;
 	struct ibv_sge sge;

@@ -32,8 +32,8 @@
 #include <rdma/rdma_cma.h>
 
 enum {
-	TS_WAIT_MS = 10000,	/* for what must happen */
-	TS_QUIET_MS = 100,	/* for what must not happen */
+	TS_WAIT_MS = 10000, /* for what must happen */
+	TS_QUIET_MS = 100,  /* for what must not happen */
 	TS_MAX_INLINE = 96,
 	TS_MAX_SEND_SGE = 6,
 	TS_PRIVATE_MAX = 255,
@@ -45,8 +45,8 @@ struct ts_dev {
 	struct ibv_context *ctx;
 	struct ibv_device_attr attr;
 	struct ibv_pd *pd;
-	bool iwarp;		/* transport; false: RoCE, connected by ibv_modify_qp */
-	bool ours;		/* ER_PROVIDER */
+	bool iwarp; /* transport; false: RoCE, connected by ibv_modify_qp */
+	bool ours;  /* ER_PROVIDER */
 };
 
 /* Opened at the first call, the same for the whole process.  A child after fork() must not use it. */
@@ -66,27 +66,27 @@ void ts_fail(const char *file, int line, const char *format, ...)
 	__attribute__((noreturn, format(printf, 3, 4)));
 
 /* Fails with errno's text: for calls that return NULL or -1. */
-#define TS_CHECK(condition) \
-	do { \
-		if (!(condition)) \
+#define TS_CHECK(condition)                                             \
+	do {                                                            \
+		if (!(condition))                                       \
 			TS_FAIL("%s: %s", #condition, strerror(errno)); \
 	} while (0)
 
 /* For calls that return 0 or an errno value. */
-#define TS_OK(call) \
-	do { \
-		int ts_rc_ = (call); \
-		if (ts_rc_) \
+#define TS_OK(call)                                                                           \
+	do {                                                                                  \
+		int ts_rc_ = (call);                                                          \
+		if (ts_rc_)                                                                   \
 			TS_FAIL("%s returned %d (%s)", #call, ts_rc_, strerror(abs(ts_rc_))); \
 	} while (0)
 
-#define TS_EQ(have, want) \
-	do { \
-		unsigned long long ts_have_ = (unsigned long long)(have); \
-		unsigned long long ts_want_ = (unsigned long long)(want); \
-		if (ts_have_ != ts_want_) \
-			TS_FAIL("%s is %llu (0x%llx), expected %s = %llu (0x%llx)", #have, ts_have_, \
-				ts_have_, #want, ts_want_, ts_want_); \
+#define TS_EQ(have, want)                                                                  \
+	do {                                                                               \
+		unsigned long long ts_have_ = (unsigned long long)(have);                  \
+		unsigned long long ts_want_ = (unsigned long long)(want);                  \
+		if (ts_have_ != ts_want_)                                                  \
+			TS_FAIL("%s is %llu (0x%llx), expected %s = %llu (0x%llx)", #have, \
+				ts_have_, ts_have_, #want, ts_want_, ts_want_);            \
 	} while (0)
 
 /* Skip this test with a printed reason. */
@@ -113,7 +113,9 @@ struct ts_buf {
 	struct ibv_mr *mr;
 };
 
-enum { TS_ACCESS_ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+enum {
+	TS_ACCESS_ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ
+};
 
 /* Page-aligned, zeroed, registered with TS_ACCESS_ALL in the device's PD. */
 void ts_buf_open(struct ts_buf *buf, size_t len);
@@ -127,28 +129,28 @@ ssize_t ts_differs(const void *p, size_t len, uint32_t seed);
 /* ------------------------------------------------------------------ pairs */
 
 struct ts_attr {
-	struct ibv_qp_cap cap;		/* zero fields become 16 WRs, 1 SGE; result of the creation */
+	struct ibv_qp_cap cap; /* zero fields become 16 WRs, 1 SGE; result of the creation */
 	int sq_sig_all;
-	int cqe;			/* depth of own CQs; 0: all WRs and some */
-	struct ibv_cq *scq, *rcq;	/* NULL: own ones */
-	bool one_cq;			/* own CQ is shared by both queues */
-	bool channel;			/* own CQs have a completion channel */
-	bool qp_ex;			/* create with all send operations of ibv_wr_* */
-	uint8_t ird, ord;		/* 0: 16 */
+	int cqe;		  /* depth of own CQs; 0: all WRs and some */
+	struct ibv_cq *scq, *rcq; /* NULL: own ones */
+	bool one_cq;		  /* own CQ is shared by both queues */
+	bool channel;		  /* own CQs have a completion channel */
+	bool qp_ex;		  /* create with all send operations of ibv_wr_* */
+	uint8_t ird, ord;	  /* 0: 16 */
 };
 
 struct ts_end {
 	struct ibv_qp *qp;
-	struct ibv_cq *scq, *rcq;	/* may be the same */
+	struct ibv_cq *scq, *rcq; /* may be the same */
 	struct ibv_comp_channel *channel;
-	struct rdma_cm_id *id;		/* iWARP */
+	struct rdma_cm_id *id; /* iWARP */
 	struct rdma_event_channel *events;
 	struct ts_attr attr;
 	bool own_scq, own_rcq;
 };
 
 struct ts_pair {
-	struct ts_end a, b;		/* a connects to b; both are in RTS */
+	struct ts_end a, b; /* a connects to b; both are in RTS */
 };
 
 /* @a, @b: NULL for the defaults. */
@@ -164,8 +166,8 @@ void ts_end_open(struct ts_end *end, const struct ts_attr *attr);
 void ts_end_close(struct ts_end *end);
 
 /* The next event of @events within TS_WAIT_MS must be @want; NULL with errno when it is another. */
-struct rdma_cm_event *ts_event_try(struct rdma_event_channel *events,
-				   enum rdma_cm_event_type want, int timeout_ms);
+struct rdma_cm_event *ts_event_try(struct rdma_event_channel *events, enum rdma_cm_event_type want,
+				   int timeout_ms);
 /* The same, acknowledged, and failing the test. */
 void ts_event(struct rdma_event_channel *events, enum rdma_cm_event_type want);
 /* No event for TS_QUIET_MS. */
@@ -185,8 +187,9 @@ void ts_poll_none(struct ibv_cq *cq);
 struct ibv_sge ts_sge(const struct ts_buf *buf, size_t off, uint32_t len);
 
 /* One signalled WR with one SGE (@len 0: none); returns ibv_post_send's result. */
-int ts_post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id, const struct ts_buf *local,
-	    size_t off, uint32_t len, uint64_t raddr, uint32_t rkey, unsigned int flags);
+int ts_post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id,
+	    const struct ts_buf *local, size_t off, uint32_t len, uint64_t raddr, uint32_t rkey,
+	    unsigned int flags);
 /* @len 0: no SGE */
 int ts_post_recv(struct ibv_qp *qp, uint64_t wr_id, const struct ts_buf *buf, size_t off,
 		 uint32_t len);

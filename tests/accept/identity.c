@@ -131,9 +131,10 @@ static void create_qp_fails(struct ibv_qp_init_attr attr, int want, int other)
 
 static void creation_limits(void **state)
 {
-	const struct ibv_qp_init_attr good = { .qp_type = IBV_QPT_RC,
-					       .cap = { .max_send_wr = 4, .max_recv_wr = 4,
-							.max_send_sge = 1, .max_recv_sge = 1 } };
+	const struct ibv_qp_init_attr good = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 }
+	};
 	struct ibv_qp_init_attr attr;
 
 	(void)state;
@@ -206,7 +207,9 @@ static void query_qp(void **state)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
-	struct ts_attr want = { .cap = { .max_send_wr = 10, .max_recv_wr = 20, .max_send_sge = 3,
+	struct ts_attr want = { .cap = { .max_send_wr = 10,
+					 .max_recv_wr = 20,
+					 .max_send_sge = 3,
 					 .max_inline_data = 40 } };
 	struct ts_pair pair;
 
@@ -269,7 +272,8 @@ static void connect_by_modify(void **state)
 		attr.qp_state = IBV_QPS_RTS;
 		rc = ibv_modify_qp(end.qp, &attr,
 				   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-					   IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+					   IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+					   IBV_QP_MAX_QP_RD_ATOMIC);
 	}
 	if (rc != EINVAL && rc != EOPNOTSUPP)
 		TS_FAIL("RTS by ibv_modify_qp returned %d (%s)", rc, strerror(abs(rc)));
@@ -279,11 +283,16 @@ static void connect_by_modify(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names_and_numbers), cmocka_unit_test(firmware_version),
-		cmocka_unit_test(limits),	     cmocka_unit_test(port),
-		cmocka_unit_test(gids),		     cmocka_unit_test(creation_limits),
-		cmocka_unit_test(what_is_not_offered), cmocka_unit_test(cq_depths),
-		cmocka_unit_test(query_qp),	     cmocka_unit_test(connect_by_modify),
+		cmocka_unit_test(names_and_numbers),
+		cmocka_unit_test(firmware_version),
+		cmocka_unit_test(limits),
+		cmocka_unit_test(port),
+		cmocka_unit_test(gids),
+		cmocka_unit_test(creation_limits),
+		cmocka_unit_test(what_is_not_offered),
+		cmocka_unit_test(cq_depths),
+		cmocka_unit_test(query_qp),
+		cmocka_unit_test(connect_by_modify),
 	};
 
 	return ts_main(argc, argv, "identity", tests, sizeof(tests) / sizeof(*tests), NULL);

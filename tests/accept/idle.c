@@ -124,7 +124,9 @@ static void after_the_end(void **state)
 
 static void many_pairs(void **state)
 {
-	enum { N = 100 };
+	enum {
+		N = 100
+	};
 	static struct ts_pair pair[N];
 	struct ts_buf buf;
 
@@ -143,8 +145,8 @@ static void many_pairs(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(device_only), cmocka_unit_test(after_polling),
-		cmocka_unit_test(armed),       cmocka_unit_test(held_stream),
+		cmocka_unit_test(device_only),	 cmocka_unit_test(after_polling),
+		cmocka_unit_test(armed),	 cmocka_unit_test(held_stream),
 		cmocka_unit_test(after_the_end), cmocka_unit_test(many_pairs),
 	};
 

@@ -12,12 +12,16 @@ enum {
 	REMOTE_LEN = 65536,
 };
 static const uint32_t lens[] = { 0, 1, 8, 4096, 40000 };
-enum { NLENS = sizeof(lens) / sizeof(*lens) };
+enum {
+	NLENS = sizeof(lens) / sizeof(*lens)
+};
 
 static int post_imm(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint32_t value, uint64_t id,
 		    const struct ts_buf *local, uint32_t len, uint64_t raddr, uint32_t rkey)
 {
-	struct ibv_send_wr wr = { .wr_id = id, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED,
+	struct ibv_send_wr wr = { .wr_id = id,
+				  .opcode = opcode,
+				  .send_flags = IBV_SEND_SIGNALED,
 				  .imm_data = htobe32(value) };
 	struct ibv_sge sge = ts_sge(local, 0, len);
 	struct ibv_send_wr *bad = NULL;
@@ -33,8 +37,8 @@ static int post_imm(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint32_t value
 	return ibv_post_send(qp, &wr, &bad);
 }
 
-static void check_recv(const struct ibv_wc *wc, enum ibv_wr_opcode sent, uint32_t value, uint64_t id,
-		       uint32_t len, uint32_t qpn)
+static void check_recv(const struct ibv_wc *wc, enum ibv_wr_opcode sent, uint32_t value,
+		       uint64_t id, uint32_t len, uint32_t qpn)
 {
 	TS_EQ(wc->status, IBV_WC_SUCCESS);
 	TS_EQ(wc->wr_id, id);
@@ -68,11 +72,12 @@ static void by_poll_cq(void **state)
 			for (size_t k = 0; k < sizeof(opcodes) / sizeof(*opcodes); k++) {
 				ts_fill(local.p, lens[j], (uint32_t)++id);
 				TS_OK(ts_post_recv(pair.b.qp, id, &remote, 0, REMOTE_LEN));
-				TS_OK(post_imm(pair.a.qp, opcodes[k], values[i], id, &local, lens[j],
-					       (uintptr_t)remote.p, remote.mr->rkey));
+				TS_OK(post_imm(pair.a.qp, opcodes[k], values[i], id, &local,
+					       lens[j], (uintptr_t)remote.p, remote.mr->rkey));
 				ts_poll_ok(pair.a.scq, &wc);
 				TS_EQ(wc.opcode, opcodes[k] == IBV_WR_RDMA_WRITE_WITH_IMM ?
-							 IBV_WC_RDMA_WRITE : IBV_WC_SEND);
+							 IBV_WC_RDMA_WRITE :
+							 IBV_WC_SEND);
 				ts_poll(pair.b.rcq, &wc, 1);
 				check_recv(&wc, opcodes[k], values[i], id, lens[j],
 					   pair.b.qp->qp_num);
@@ -125,8 +130,7 @@ static void by_cq_ex(void **state)
 		TS_EQ(ibv_wc_read_wc_flags(cq) & IBV_WC_WITH_IMM, IBV_WC_WITH_IMM);
 		TS_EQ(ibv_wc_read_byte_len(cq), 100);
 		TS_EQ(ibv_wc_read_qp_num(cq), pair.b.qp->qp_num);
-		TS_EQ(ibv_wc_read_opcode(cq),
-		      id & 1 ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM);
+		TS_EQ(ibv_wc_read_opcode(cq), id & 1 ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM);
 		ibv_end_poll(cq);
 	}
 	ts_pair_close(&pair);
@@ -216,8 +220,8 @@ static int receiver(void)
 		TS_OK(ts_post_recv(end.qp, id, &remote, 0, REMOTE_LEN));
 		ts_say(NULL, "ready");
 		ts_poll(end.rcq, &wc, 1);
-		ts_say(NULL, "%d %d %d %u %08x", wc.status, wc.opcode, wc.wc_flags & IBV_WC_WITH_IMM,
-		       wc.byte_len, be32toh(wc.imm_data));
+		ts_say(NULL, "%d %d %d %u %08x", wc.status, wc.opcode,
+		       wc.wc_flags & IBV_WC_WITH_IMM, wc.byte_len, be32toh(wc.imm_data));
 	}
 	ts_hear(NULL);
 	ts_end_close(&end);

@@ -7,25 +7,30 @@
 #include "tests/accept/harness.h"
 
 enum {
-	RING_WR = 4,			/* 16 blocks */
-	ROUNDS = 200,			/* of all combinations: each meets each ring offset about 12 times */
+	RING_WR = 4,  /* 16 blocks */
+	ROUNDS = 200, /* of all combinations: each meets each ring offset about 12 times */
 	SRC_LEN = 1024,
 	SLOT = 128,
 };
 
 static const int sizes[] = { 0, 1, 15, 16, 17, 31, 32, 33, 64, 95, 96 };
-enum { NSIZES = sizeof(sizes) / sizeof(*sizes) };
+enum {
+	NSIZES = sizeof(sizes) / sizeof(*sizes)
+};
 
 static const struct ts_attr inline_attr = {
-	.cap = { .max_send_wr = RING_WR, .max_send_sge = TS_MAX_SEND_SGE,
+	.cap = { .max_send_wr = RING_WR,
+		 .max_send_sge = TS_MAX_SEND_SGE,
 		 .max_inline_data = TS_MAX_INLINE },
 };
 
 static void create_with_inline(uint32_t ask, uint32_t at_least)
 {
 	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC,
-					 .cap = { .max_send_wr = 4, .max_recv_wr = 4,
-						  .max_send_sge = 1, .max_recv_sge = 1,
+					 .cap = { .max_send_wr = 4,
+						  .max_recv_wr = 4,
+						  .max_send_sge = 1,
+						  .max_recv_sge = 1,
 						  .max_inline_data = ask } };
 	struct ibv_qp_init_attr queried;
 	struct ibv_qp_attr qp_attr;
@@ -106,7 +111,10 @@ struct bench {
 static int post_plain(struct bench *t, enum ibv_wr_opcode opcode, struct ibv_sge *sge, int nsge,
 		      uint64_t id)
 {
-	struct ibv_send_wr wr = { .wr_id = id, .opcode = opcode, .sg_list = sge, .num_sge = nsge,
+	struct ibv_send_wr wr = { .wr_id = id,
+				  .opcode = opcode,
+				  .sg_list = sge,
+				  .num_sge = nsge,
 				  .send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
 				  .imm_data = htobe32(0x12345678) };
 	struct ibv_send_wr *bad = NULL;
@@ -229,7 +237,9 @@ static void sizes_extended(void **state)
 static void too_long(void **state)
 {
 	static const uint32_t lens[][3] = {
-		{ TS_MAX_INLINE + 1, 0, 0 }, { TS_MAX_INLINE, 1, 0 }, { 32, 32, 33 },
+		{ TS_MAX_INLINE + 1, 0, 0 },
+		{ TS_MAX_INLINE, 1, 0 },
+		{ 32, 32, 33 },
 		{ 1 << 16, 0, 0 },
 	};
 	struct ts_attr attr = inline_attr;
@@ -313,8 +323,11 @@ static void sum_wraps(void **state)
 	for (int i = 0; i < 3; i++)
 		sge[i].lkey = t.remote.mr->lkey;
 	{
-		struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE, .sg_list = sge, .num_sge = 3,
-					  .send_flags = IBV_SEND_SIGNALED }, *bad = NULL;
+		struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE,
+					  .sg_list = sge,
+					  .num_sge = 3,
+					  .send_flags = IBV_SEND_SIGNALED },
+				   *bad = NULL;
 		int rc;
 
 		wr.wr.rdma.remote_addr = (uintptr_t)t.remote.p;

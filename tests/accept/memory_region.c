@@ -14,8 +14,16 @@ enum {
 	TWO_MIB = 2 << 20,
 	LINE = 64,
 	/* vendor_err of the device for a fault at the responder and in a local region */
-	ERR_REMOTE_STAG = 2, ERR_REMOTE_ADDR, ERR_REMOTE_RIGHT, ERR_REMOTE_PD, ERR_REMOTE_WRAP,
-	ERR_LOCAL_STAG = 0x30, ERR_LOCAL_ADDR, ERR_LOCAL_RIGHT, ERR_LOCAL_PD, ERR_LOCAL_WRAP,
+	ERR_REMOTE_STAG = 2,
+	ERR_REMOTE_ADDR,
+	ERR_REMOTE_RIGHT,
+	ERR_REMOTE_PD,
+	ERR_REMOTE_WRAP,
+	ERR_LOCAL_STAG = 0x30,
+	ERR_LOCAL_ADDR,
+	ERR_LOCAL_RIGHT,
+	ERR_LOCAL_PD,
+	ERR_LOCAL_WRAP,
 };
 
 static void *map(size_t len, int flags)
@@ -86,8 +94,12 @@ static void must_be_refused(enum ibv_wr_opcode opcode, uint64_t raddr, uint32_t 
 /* A transfer that fails in the sender's own region; nothing may reach the peer. */
 static void must_fail_here(enum ibv_wr_opcode opcode, struct ibv_sge sge, uint32_t vendor_err)
 {
-	struct ibv_send_wr wr = { .wr_id = 1, .opcode = opcode, .sg_list = &sge, .num_sge = 1,
-				  .send_flags = IBV_SEND_SIGNALED }, *bad = NULL;
+	struct ibv_send_wr wr = { .wr_id = 1,
+				  .opcode = opcode,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .send_flags = IBV_SEND_SIGNALED },
+			   *bad = NULL;
 	struct ts_buf remote;
 	struct ibv_wc wc;
 	struct bench t;
@@ -411,8 +423,8 @@ static void bad_receive_buffer(void **state)
 		ts_poll(t.pair.b.rcq, &wc, 1);
 		TS_EQ(wc.wr_id, 9);
 		if (wc.status == IBV_WC_SUCCESS)
-			TS_FAIL("a message was received into %s", i ? "a buffer too short for it" :
-								      "a region without local write");
+			TS_FAIL("a message was received into %s",
+				i ? "a buffer too short for it" : "a region without local write");
 		ts_poll(t.pair.a.scq, &sent, 1);
 		for (int j = i ? 32 : 0; j < PAGE; j++)
 			TS_EQ(p[j], 0);
@@ -439,8 +451,8 @@ static void refused_registrations(void **state)
 	assert_null(ibv_reg_mr(ts_dev()->pd, p, 0, TS_ACCESS_ALL));
 	TS_EQ(errno, EINVAL);
 	if (!ts_known_defect("IBV_ACCESS_ZERO_BASED is ignored")) {
-		struct ibv_mr *mr = ibv_reg_mr(ts_dev()->pd, p, PAGE,
-					       TS_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
+		struct ibv_mr *mr =
+			ibv_reg_mr(ts_dev()->pd, p, PAGE, TS_ACCESS_ALL | IBV_ACCESS_ZERO_BASED);
 
 		/* refused, or it does what it says */
 		if (mr) {
@@ -507,8 +519,8 @@ static void dereg_in_mid_transfer(void **state)
 		ts_pair_open(&pair, NULL, NULL);
 		mr = ibv_reg_mr(ts_dev()->pd, p, len, TS_ACCESS_ALL);
 		TS_CHECK(mr);
-		TS_OK(ts_post(pair.a.qp, IBV_WR_RDMA_WRITE, 1, &local, 0, (uint32_t)len, (uintptr_t)p,
-			      mr->rkey, 0));
+		TS_OK(ts_post(pair.a.qp, IBV_WR_RDMA_WRITE, 1, &local, 0, (uint32_t)len,
+			      (uintptr_t)p, mr->rkey, 0));
 		ts_sleep_ms(round * 3);
 		TS_OK(ibv_dereg_mr(mr));
 		memset(p, 0, len);
@@ -541,8 +553,8 @@ static void unmapped_memory(void **state)
 		TS_CHECK(mr);
 		open_bench(&t);
 		munmap(p, 16 * PAGE);
-		TS_OK(ts_post(t.pair.a.qp, read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 1, &t.local, 0,
-			      LINE, (uintptr_t)p + PAGE, mr->rkey, 0));
+		TS_OK(ts_post(t.pair.a.qp, read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 1, &t.local,
+			      0, LINE, (uintptr_t)p + PAGE, mr->rkey, 0));
 		/* hardware keeps the pages pinned; here they are gone, and that must be no crash */
 		ts_poll(t.pair.a.scq, &wc, 1);
 		ts_sleep_ms(20);

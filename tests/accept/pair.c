@@ -358,11 +358,12 @@ static int pick_gid(union ibv_gid *gid)
 
 static const char *to_init(struct ibv_qp *qp)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1,
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT,
+				    .port_num = 1,
 				    .qp_access_flags = TS_ACCESS_ALL };
 
-	errno = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-						 IBV_QP_ACCESS_FLAGS);
+	errno = ibv_modify_qp(qp, &attr,
+			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	return errno ? "ibv_modify_qp to INIT" : NULL;
 }
 
@@ -375,8 +376,10 @@ static const char *to_rts(struct ts_end *end, uint32_t qpn, const union ibv_gid 
 		.rq_psn = 0,
 		.max_dest_rd_atomic = end->attr.ird,
 		.min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1, .port_num = 1,
-			     .grh = { .dgid = *gid, .sgid_index = (uint8_t)gid_index,
+		.ah_attr = { .is_global = 1,
+			     .port_num = 1,
+			     .grh = { .dgid = *gid,
+				      .sgid_index = (uint8_t)gid_index,
 				      .hop_limit = 64 } },
 	};
 
@@ -393,8 +396,8 @@ static const char *to_rts(struct ts_end *end, uint32_t qpn, const union ibv_gid 
 	attr.sq_psn = 0;
 	attr.max_rd_atomic = end->attr.ord;
 	errno = ibv_modify_qp(end->qp, &attr,
-			      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-				      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+			      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 	return errno ? "ibv_modify_qp to RTS" : NULL;
 }
 

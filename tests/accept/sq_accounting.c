@@ -7,10 +7,10 @@
 #include "tests/accept/harness.h"
 
 enum {
-	SLOT = 512,		/* bytes of remote memory that one WR writes at most */
-	ROUNDS = 90000,		/* x 2.5 blocks: more than three laps of 65536 */
+	SLOT = 512,	/* bytes of remote memory that one WR writes at most */
+	ROUNDS = 90000, /* x 2.5 blocks: more than three laps of 65536 */
 	LAP_DEPTH = 64,
-	PIECE = 40,		/* bytes of one SGE */
+	PIECE = 40, /* bytes of one SGE */
 	MAX_WR = 4096,
 };
 
@@ -23,7 +23,9 @@ static uint8_t *slot_of(const struct ts_buf *buf, unsigned int i)
 static int post_write(struct ibv_qp *qp, const struct ts_buf *local, const struct ts_buf *remote,
 		      unsigned int slot, int nsge, uint64_t id, bool signalled)
 {
-	struct ibv_send_wr wr = { .wr_id = id, .opcode = IBV_WR_RDMA_WRITE, .num_sge = nsge,
+	struct ibv_send_wr wr = { .wr_id = id,
+				  .opcode = IBV_WR_RDMA_WRITE,
+				  .num_sge = nsge,
 				  .send_flags = signalled ? IBV_SEND_SIGNALED : 0 };
 	struct ibv_sge sge[TS_MAX_SEND_SGE];
 	struct ibv_send_wr *bad = NULL;
@@ -271,7 +273,8 @@ static int post_any(struct ts_end *end, const struct ts_buf *local, const struct
  */
 static void laps(bool extended)
 {
-	struct ts_attr attr = { .cap = { .max_send_wr = LAP_DEPTH, .max_send_sge = TS_MAX_SEND_SGE },
+	struct ts_attr attr = { .cap = { .max_send_wr = LAP_DEPTH,
+					 .max_send_sge = TS_MAX_SEND_SGE },
 				.qp_ex = extended };
 	const unsigned int group = LAP_DEPTH / 2;
 	long rounds = ts_scale(ROUNDS);
@@ -406,7 +409,8 @@ static void receive_queue(void **state)
 		TS_EQ(wc.opcode, IBV_WC_RECV);
 		TS_EQ(*(uint64_t *)((uint8_t *)remote.p + (size_t)(i % 64) * 64),
 		      (uint64_t)i * 0x9e3779b97f4a7c15ull);
-		TS_OK(ts_post_recv(pair.b.qp, (uint64_t)i + n, &remote, ((size_t)i + n) % 64 * 64, 64));
+		TS_OK(ts_post_recv(pair.b.qp, (uint64_t)i + n, &remote, ((size_t)i + n) % 64 * 64,
+				   64));
 	}
 	ts_pair_close(&pair);
 	ts_buf_close(&local);
