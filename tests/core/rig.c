@@ -113,14 +113,19 @@ void fill(struct rig *rig, uint64_t bus, uint32_t len, uint32_t seed)
 		*at(rig, bus + i) = pattern(seed, i);
 }
 
-bool filled(struct rig *rig, uint64_t bus, uint32_t len, uint32_t seed)
+bool filled_from(struct rig *rig, uint64_t bus, uint32_t from, uint32_t len, uint32_t seed)
 {
 	uint32_t i;
 
-	for (i = 0; i < len; i++)
+	for (i = from; i < from + len; i++)
 		if (*at(rig, bus + i) != pattern(seed, i))
 			return false;
 	return true;
+}
+
+bool filled(struct rig *rig, uint64_t bus, uint32_t len, uint32_t seed)
+{
+	return filled_from(rig, bus, 0, len, seed);
 }
 
 struct ea_pages flat(uint64_t bus)
@@ -225,6 +230,7 @@ void qp_open(struct rig *rig, struct qp *qp, uint32_t qpn, uint8_t sq_shift, uin
 	attr.sq = flat(qp->sq);
 	attr.rq = flat(qp->rq);
 	assert_int_equal(ea_qp_create(rig->dev, &attr), 0);
+	rig_alloc(rig, PAGE);			/* so that a byte too early is seen */
 	qp->data = rig_alloc(rig, DATA_SIZE);
 	qp->key = mr_add(rig, (LKEY_IDX + qpn) << 8, PD, ALL_ACCESS, qp->data, DATA_SIZE);
 	qp->side.link.ops = &link_ops;
@@ -257,6 +263,9 @@ void rig_connect(struct rig *rig, uint8_t ord, uint8_t ird)
 	side_reset(&rig->b.side);
 	assert_int_equal(ea_qp_connect(rig->dev, rig->a.qpn, &rig->a.side.link, &attr), 0);
 	assert_int_equal(ea_qp_connect(rig->dev, rig->b.qpn, &rig->b.side.link, &attr), 0);
+	/* a QP that was still bound has aborted its old stream, which had the same link */
+	rig->a.side.shut = false;
+	rig->b.side.shut = false;
 }
 
 /* ------------------------------------------------------------------ work requests */

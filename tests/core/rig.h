@@ -127,6 +127,7 @@ void peek(struct rig *rig, uint64_t bus, void *data, size_t len);
 void poke64(struct rig *rig, uint64_t bus, uint64_t value);
 uint64_t peek64(struct rig *rig, uint64_t bus);
 void fill(struct rig *rig, uint64_t bus, uint32_t len, uint32_t seed);
+bool filled_from(struct rig *rig, uint64_t bus, uint32_t from, uint32_t len, uint32_t seed);
 bool filled(struct rig *rig, uint64_t bus, uint32_t len, uint32_t seed);
 struct ea_pages flat(uint64_t bus);
 uint32_t mr_add(struct rig *rig, uint32_t stag, uint32_t pdn, uint32_t access, uint64_t start,
