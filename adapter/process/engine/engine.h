@@ -119,13 +119,4 @@ void engine_cq_sync(struct host_cq *cq);
  */
 void engine_qp_watch(struct host_qp *qp);
 
-/* A context's descriptor was closed (see hook.c). */
-void engine_ctx_closed(struct host_ctx *ctx);
-
-/*
- * Every uverbs command of a context passes here, without the lock: functions that libibverbs puts into a context only
- * after verbs_set_ops() are wrapped.
- */
-void engine_ctx_command(struct host_ctx *ctx);
-
 #endif

@@ -185,9 +185,9 @@ static struct ibv_qp *hook_create_qp_ex(struct ibv_context *context, struct ibv_
 	/* only with this request is there a struct ibv_qp_ex around the QP */
 	if (!qp || !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
 		return qp;
-	qpx = ibv_qp_to_qp_ex(qp);
+	qpx = (struct ibv_qp_ex *)qp;	/* its first member; the function is in libibverbs, which is not linked here */
 	eqp = qp_find(hook, qp->qp_num);
-	if (qpx && eqp && qpx->wr_complete) {
+	if (eqp && qpx->wr_complete) {
 		eqp->wr_complete = qpx->wr_complete;
 		qpx->wr_complete = hook_wr_complete;
 	}
