@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* The program's memory, reached without trusting its addresses. */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+#include "adapter/process/uaccess.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum {
+	POPULATE_ALL = 4 << 20,		/* ranges up to this size are made present as a whole */
+	CLEAR_STEP = 256,
+};
+
+static int copy(void *local, uint64_t remote, size_t len, bool write)
+{
+	struct iovec mine = { local, len }, theirs = { (void *)(uintptr_t)remote, len };
+	int saved_errno = errno;
+	ssize_t n;
+
+	if (!len)
+		return 0;
+	n = write ? process_vm_writev(getpid(), &mine, 1, &theirs, 1, 0) :
+		    process_vm_readv(getpid(), &mine, 1, &theirs, 1, 0);
+	if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
+		/* a sandbox that forbids the call: trust the program, which then can only harm itself */
+		if (write)
+			memcpy(theirs.iov_base, local, len);
+		else
+			memcpy(local, theirs.iov_base, len);
+		n = len;
+	}
+	errno = saved_errno;
+	return n == (ssize_t)len ? 0 : -EFAULT;
+}
+
+int uaccess_read(void *dst, uint64_t src, size_t len)
+{
+	return copy(dst, src, len, false);
+}
+
+int uaccess_write(uint64_t dst, const void *src, size_t len)
+{
+	return copy((void *)src, dst, len, true);
+}
+
+int uaccess_clear(uint64_t dst, size_t len)
+{
+	static const char zeros[CLEAR_STEP];
+	size_t part;
+	int ret = 0;
+
+	for (; len && !ret; dst += part, len -= part) {
+		part = len < sizeof(zeros) ? len : sizeof(zeros);
+		ret = uaccess_write(dst, zeros, part);
+	}
+	return ret;
+}
+
+int uaccess_is_zero(uint64_t src, size_t len)
+{
+	char buf[CLEAR_STEP];
+	size_t part, i;
+
+	for (; len; src += part, len -= part) {
+		part = len < sizeof(buf) ? len : sizeof(buf);
+		if (uaccess_read(buf, src, part))
+			return -EFAULT;
+		for (i = 0; i < part; i++) {
+			if (buf[i])
+				return 0;
+		}
+	}
+	return 1;
+}
+
+static bool can_populate(size_t page)
+{
+	static int known;		/* 1 yes, -1 no */
+	void *probe;
+
+	if (!known) {
+		probe = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (probe == MAP_FAILED)
+			return false;
+		__atomic_store_n(&known, madvise(probe, page, MADV_POPULATE_WRITE) ? -1 : 1, __ATOMIC_RELAXED);
+		munmap(probe, page);
+	}
+	return known > 0;
+}
+
+int uaccess_check_range(uint64_t addr, uint64_t len, bool write)
+{
+	uint64_t page = sysconf(_SC_PAGESIZE), first = addr & ~(page - 1), end = addr + len;
+	int advice = write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+	int saved_errno = errno, ret = 0;
+
+	if (!len)
+		return 0;
+	if (end < addr || end + page - 1 < end)
+		return -EINVAL;
+	end = (end + page - 1) & ~(page - 1);
+	/* without MS_SYNC or MS_INVALIDATE this does nothing but look for holes */
+	if (msync((void *)(uintptr_t)first, end - first, MS_ASYNC)) {
+		ret = -EFAULT;
+	} else if (can_populate(page)) {
+		if (end - first <= POPULATE_ALL)
+			ret = madvise((void *)(uintptr_t)first, end - first, advice);
+		else
+			ret = madvise((void *)(uintptr_t)first, page, advice) ||
+			      madvise((void *)(uintptr_t)(end - page), page, advice);
+		ret = ret ? -EFAULT : 0;
+	}
+	errno = saved_errno;
+	return ret;
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Path resolution across the virtual and the real tree.
+ *
+ * Links lead from one into the other and back (/sys/class/net/eth0/device, /sys/class/infiniband/erdma_0/device), so a path
+ * is walked a component at a time, with the node of the virtual tree, if there is one, kept beside the path so far.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+#include "adapter/process/fdtab.h"
+#include "adapter/process/libc.h"
+#include "adapter/process/vfs.h"
+
+enum { MAX_LINKS = 40 };
+
+struct walk {
+	struct vnode *node;		/* of path; NULL: only the real tree has it, if any */
+	size_t len;
+	char *path;			/* without trailing slash; "" is the root */
+	char rest[PATH_MAX];		/* still to be walked */
+	char link[PATH_MAX];
+	unsigned int links;
+};
+
+static struct vnode *child_of(const struct vnode *dir, const char *name, size_t len)
+{
+	struct vnode *node;
+
+	for (node = dir->child; node; node = node->next) {
+		if (!strncmp(node->name, name, len) && !node->name[len])
+			return node;
+	}
+	return NULL;
+}
+
+/* The node of an absolute path without links, or NULL. */
+static struct vnode *node_at(const char *path)
+{
+	struct vnode *node = vfs_root();
+	const char *end;
+
+	while (node && *path) {
+		path++;
+		end = strchrnul(path, '/');
+		node = child_of(node, path, end - path);
+		path = end;
+	}
+	return node;
+}
+
+static void go_up(struct walk *w)
+{
+	while (w->len && w->path[--w->len] != '/')
+		;
+	w->path[w->len] = 0;
+	w->node = w->node ? (w->node->parent ? w->node->parent : w->node) : node_at(w->path);
+}
+
+/* Put @target in front of what is left; 0 or errno. */
+static int splice_link(struct walk *w, const char *target)
+{
+	size_t len = strlen(target), rest = strlen(w->rest);
+
+	if (++w->links > MAX_LINKS)
+		return ELOOP;
+	if (len + rest >= sizeof(w->rest))
+		return ENAMETOOLONG;
+	/* what is left is empty or begins with a slash */
+	memmove(w->rest + len, w->rest, rest + 1);
+	memcpy(w->rest, target, len);
+	if (*target == '/') {
+		w->node = vfs_root();
+		w->len = 0;
+		w->path[0] = 0;
+	}
+	return 0;
+}
+
+/* One component; 0 or errno. */
+static int step(struct walk *w, const char *name, size_t len, bool last, bool follow)
+{
+	struct vnode *next = NULL;
+	ssize_t n;
+
+	if (len == 1 && name[0] == '.')
+		return 0;
+	if (len == 2 && name[0] == '.' && name[1] == '.') {
+		go_up(w);
+		return 0;
+	}
+	if (w->node && w->node->type != VNODE_DIR)
+		return ENOTDIR;
+	if (w->len + 1 + len >= PATH_MAX)
+		return ENAMETOOLONG;
+	if (w->node)
+		next = child_of(w->node, name, len);
+	if (!next && w->node && !w->node->merged)
+		return ENOENT;
+	if (next && next->type == VNODE_LINK) {
+		if (!last || follow)
+			return splice_link(w, next->text);
+	} else if (!next || next->merged) {
+		/* a real link of this name? */
+		w->path[w->len] = '/';
+		memcpy(w->path + w->len + 1, name, len);
+		w->path[w->len + 1 + len] = 0;
+		n = !last || follow ? REAL(readlink)(w->path, w->link, sizeof(w->link) - 1) : -1;
+		if (n >= 0) {
+			w->link[n] = 0;
+			w->path[w->len] = 0;
+			return splice_link(w, w->link);
+		}
+	}
+	w->path[w->len] = '/';
+	memcpy(w->path + w->len + 1, name, len);
+	w->len += 1 + len;
+	w->path[w->len] = 0;
+	w->node = next;
+	return 0;
+}
+
+enum vfs_where vfs_resolve(struct vnode *base, const char *path, bool follow, struct vfs_res *res)
+{
+	bool by_tree = base != NULL && *path != '/', dir_wanted = false;
+	int saved_errno = errno, err = 0;
+	struct walk w = { .path = res->path };
+	struct stat st;
+	size_t len;
+
+	res->node = NULL;
+	res->real_too = false;
+	res->err = ENOENT;
+	if (!*path)
+		return VFS_ERROR;
+	if (strlen(path) >= sizeof(w.rest)) {
+		res->err = ENAMETOOLONG;
+		return VFS_ERROR;
+	}
+	strcpy(w.rest, path);
+	w.node = vfs_root();
+	w.path[0] = 0;
+	if (by_tree) {
+		vfs_path(base, w.path);
+		w.len = strlen(w.path);
+		if (w.len == 1)
+			w.len = 0;
+		w.path[w.len] = 0;
+		w.node = base;
+	}
+	while (!err) {
+		size_t skip = strspn(w.rest, "/");
+		char name[NAME_MAX + 1];
+		size_t after;
+
+		len = strcspn(w.rest + skip, "/");
+		if (!len) {
+			dir_wanted = skip > 0;
+			break;
+		}
+		if (len > NAME_MAX) {
+			err = ENAMETOOLONG;
+			break;
+		}
+		memcpy(name, w.rest + skip, len);
+		after = skip + len;
+		memmove(w.rest, w.rest + after, strlen(w.rest + after) + 1);
+		err = step(&w, name, len, !w.rest[strspn(w.rest, "/")], follow || w.rest[0] == '/');
+	}
+	errno = saved_errno;
+	if (!w.len)
+		strcpy(res->path, "/");
+	if (err) {
+		res->err = err;
+		return VFS_ERROR;
+	}
+	if (!w.node)
+		return by_tree || w.links ? VFS_REAL_PATH : VFS_REAL;
+	if (dir_wanted && w.node->type != VNODE_DIR) {
+		res->err = ENOTDIR;
+		return VFS_ERROR;
+	}
+	res->node = w.node;
+	if (w.node->merged) {
+		res->real_too = !REAL(lstat)(res->path, &st);
+		errno = saved_errno;
+	}
+	return VFS_NODE;
+}
+
+enum vfs_where vfs_lookup(int dirfd, const char *path, bool follow, struct vfs_res *res)
+{
+	struct vnode *base = NULL;
+	bool placeholder = false;
+
+	if (*path == '/') {
+		if (!vfs_absolute(path))
+			return VFS_REAL;
+	} else {
+		if (!host_fd_ours(dirfd))
+			return VFS_REAL;
+		base = vfs_fd_dir(dirfd, &placeholder);
+		if (!base)
+			return VFS_REAL;
+	}
+	return vfs_resolve(base, path, follow, res);
+}
