@@ -77,6 +77,7 @@ struct ea_link *ea_tcp_create(const struct ea_tcp_attr *attr)
 	tcp->link.ops = &tcp_ops;
 	tcp->fd = attr->fd;
 	tcp->crc = attr->crc;
+	tcp->align = attr->align;
 	tcp->mulpdu = attr->mulpdu ? attr->mulpdu : default_mulpdu(attr->fd);
 	tcp->notify = attr->notify;
 	tcp->ctx = attr->ctx;

@@ -46,8 +46,10 @@ enum {
 };
 
 struct ea_tcp_attr {
-	int fd;		 /* connected, non-blocking stream socket; the owner's for ever */
-	bool crc;	 /* MPA CRCs are in use */
+	int fd;	    /* connected, non-blocking stream socket; the owner's for ever */
+	bool crc;   /* MPA CRCs are in use */
+	bool align; /* begin each TCP segment with an FPDU (RFC 5044 section 5), as some receivers and
+		     * analysers expect; costs a system call for each segment */
 	uint32_t mulpdu; /* longest DDP segment to send, EA_MULPDU_MIN..EA_MULPDU_MAX; 0: by TCP_MAXSEG */
 	const void *rx_data; /* input that was read together with the MPA frame; copied */
 	size_t rx_len;	     /* 0..EA_TCP_RX_STAGE */

@@ -76,6 +76,7 @@ struct ea_tcp {
 	int err;
 	uint32_t mulpdu;
 	bool crc;
+	bool align;
 	bool down; /* the core was told, or has told us */
 	bool closing;
 	void (*notify)(struct ea_link *link, void *ctx);

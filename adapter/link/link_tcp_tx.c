@@ -217,7 +217,8 @@ static bool add_scratch(struct iovec *iov, int *n, uint8_t *p, uint32_t len)
 }
 
 /*
- * List what is staged, from the first unsent byte on, and no frame more once @budget bytes are listed.
+ * List what is staged, from the first unsent byte on, and no frame more once @budget bytes are listed, or,
+ * aligned, once a TCP segment is full.
  * Returns the number of iovecs (at least 1), or a negative errno when payload cannot be read.
  */
 static int gather(struct ea_tcp *tcp, struct iovec *iov, size_t budget)
@@ -229,11 +230,13 @@ static int gather(struct ea_tcp *tcp, struct iovec *iov, size_t budget)
 
 	for (i = tx->frame; i < tx->nframes && listed < budget; i++) {
 		const struct ea_tcp_frame *frame = &tx->frames[i];
+		uint32_t left = frame->head_len + frame->len + frame->tail_len - done;
 		uint8_t *head = tx->buf + frame->scratch;
 		uint32_t skip, covered;
 
-		listed += frame->head_len + frame->len + frame->tail_len - done;
-
+		if (tcp->align && n && (tx->frame_off || listed + left > ea_fpdu_len(tcp->mulpdu)))
+			break;
+		listed += left;
 		skip = done < frame->head_len ? done : frame->head_len;
 		done -= skip;
 		if (!add_scratch(iov, &n, head + skip, frame->head_len - skip))
@@ -349,9 +352,13 @@ unsigned int ea_tcp_progress_tx(struct ea_link *link, size_t budget)
 	struct ea_tcp_tx *tx = &tcp->tx;
 	struct iovec iov[TX_IOV];
 	struct msghdr msg = { .msg_iov = iov };
+	int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
 	ssize_t sent;
 	int n;
 
+	/* TCP appends nothing to a segment that ends here */
+	if (tcp->align)
+		flags |= MSG_EOR;
 	if (tx->shut)
 		return tcp->rx.eof ? EA_TCP_ENDED : 0;
 	for (;;) {
@@ -375,7 +382,7 @@ unsigned int ea_tcp_progress_tx(struct ea_link *link, size_t budget)
 			continue;
 		}
 		msg.msg_iovlen = n;
-		sent = sendmsg(tcp->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+		sent = sendmsg(tcp->fd, &msg, flags);
 		tcp->stats.tx_calls++;
 		if (sent < 0) {
 			if (errno == EINTR)

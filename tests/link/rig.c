@@ -163,6 +163,7 @@ void rig_connect(struct rig *rig, int fd, const struct rig_options *options)
 	struct ea_tcp_attr tcp = {
 		.fd = fd,
 		.crc = options->crc,
+		.align = options->align,
 		.mulpdu = options->mulpdu,
 		.rx_data = options->rx_data,
 		.rx_len = options->rx_len,

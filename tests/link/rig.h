@@ -46,6 +46,7 @@ struct rig_wc {
 
 struct rig_options {
 	bool crc;
+	bool align;
 	uint32_t mulpdu;
 	uint8_t ord, ird; /* 0: 16 */
 	const void *rx_data;
