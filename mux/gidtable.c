@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "mux/gidtable.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "mux/gid.h"
+
+#define IDLE_REFRESH_MS 10000
+/* The kernel fills the table a little after it announces the address. */
+#define SETTLE_MS 50
+
+struct snapshot {
+	uint8_t gid[GIDTABLE_MAX][MUX_GID_SIZE];
+	bool valid[GIDTABLE_MAX];
+	bool v2[GIDTABLE_MAX];
+};
+
+struct gidtable {
+	char dir[128];
+	bool prefer_v2;
+	int notify_fd;
+	int wake_fd;
+	int netlink_fd; /* -1: none, then only the timer */
+	pthread_t thread;
+	pthread_mutex_t lock;
+	bool stop; /* under lock */
+	struct snapshot *newest; /* under lock; NULL: taken */
+	struct snapshot *current; /* the loop's */
+};
+
+static ssize_t read_text(const char *path, char *buf, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t len;
+
+	if (fd < 0)
+		return -1;
+	len = read(fd, buf, size - 1);
+	close(fd);
+	if (len < 0)
+		return -1;
+	while (len > 0 && buf[len - 1] == '\n')
+		len--;
+	buf[len] = '\0';
+	return len;
+}
+
+static void scan(const struct gidtable *t, struct snapshot *s)
+{
+	char path[192], text[64];
+
+	memset(s, 0, sizeof(*s));
+	for (unsigned int i = 0; i < GIDTABLE_MAX; i++) {
+		snprintf(path, sizeof(path), "%s/gids/%u", t->dir, i);
+		if (read_text(path, text, sizeof(text)) < 0) {
+			/* ENOENT ends the table; an entry without a netdev may refuse to be read. */
+			if (errno == ENOENT)
+				break;
+			continue;
+		}
+		if (gid_parse(text, s->gid[i]) || gid_is_zero(s->gid[i]))
+			continue;
+		s->valid[i] = true;
+		snprintf(path, sizeof(path), "%s/gid_attrs/types/%u", t->dir, i);
+		s->v2[i] = read_text(path, text, sizeof(text)) > 0 && strcmp(text, "RoCE v2") == 0;
+	}
+}
+
+static int open_netlink(void)
+{
+	struct sockaddr_nl addr = {
+		.nl_family = AF_NETLINK,
+		.nl_groups = RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_LINK,
+	};
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
+
+	if (fd >= 0 && bind(fd, (struct sockaddr *)&addr, sizeof(addr))) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+static void drain(int fd)
+{
+	char buf[4096];
+
+	while (recv(fd, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+		;
+}
+
+static void publish(struct gidtable *t, struct snapshot *s)
+{
+	struct snapshot *old;
+	uint64_t one = 1;
+
+	pthread_mutex_lock(&t->lock);
+	old = t->newest;
+	t->newest = s;
+	pthread_mutex_unlock(&t->lock);
+	free(old);
+	if (write(t->notify_fd, &one, sizeof(one)) < 0)
+		return; /* a full counter wakes as well */
+}
+
+static void *watch(void *arg)
+{
+	struct gidtable *t = arg;
+	struct snapshot *s;
+	uint64_t count;
+	bool stop;
+
+	for (;;) {
+		struct pollfd fds[2] = {
+			{ .fd = t->wake_fd, .events = POLLIN },
+			{ .fd = t->netlink_fd, .events = POLLIN },
+		};
+
+		if (poll(fds, 2, IDLE_REFRESH_MS) < 0 && errno != EINTR)
+			break;
+		if (fds[0].revents && read(t->wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+			break;
+		pthread_mutex_lock(&t->lock);
+		stop = t->stop;
+		pthread_mutex_unlock(&t->lock);
+		if (stop)
+			break;
+		if (fds[1].revents) {
+			poll(NULL, 0, SETTLE_MS);
+			drain(t->netlink_fd);
+		}
+		s = malloc(sizeof(*s));
+		if (!s)
+			continue;
+		scan(t, s);
+		publish(t, s);
+	}
+	return NULL;
+}
+
+struct gidtable *gidtable_new(const char *device, unsigned int port, bool prefer_v2, int notify_fd)
+{
+	struct gidtable *t = calloc(1, sizeof(*t));
+	sigset_t all, old;
+	int err;
+
+	if (!t)
+		return NULL;
+	snprintf(t->dir, sizeof(t->dir), "/sys/class/infiniband/%.64s/ports/%u", device, port);
+	t->prefer_v2 = prefer_v2;
+	t->notify_fd = notify_fd;
+	pthread_mutex_init(&t->lock, NULL);
+	t->current = calloc(1, sizeof(*t->current));
+	if (!t->current)
+		goto err_table;
+	t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (t->wake_fd < 0)
+		goto err_current;
+	t->netlink_fd = open_netlink();
+	scan(t, t->current);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&t->thread, NULL, watch, t);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err) {
+		errno = err;
+		goto err_fds;
+	}
+	return t;
+
+err_fds:
+	if (t->netlink_fd >= 0)
+		close(t->netlink_fd);
+	close(t->wake_fd);
+err_current:
+	free(t->current);
+err_table:
+	free(t);
+	return NULL;
+}
+
+void gidtable_free(struct gidtable *t)
+{
+	if (!t)
+		return;
+	pthread_mutex_lock(&t->lock);
+	t->stop = true;
+	pthread_mutex_unlock(&t->lock);
+	gidtable_refresh(t);
+	pthread_join(t->thread, NULL);
+	if (t->netlink_fd >= 0)
+		close(t->netlink_fd);
+	close(t->wake_fd);
+	pthread_mutex_destroy(&t->lock);
+	free(t->newest);
+	free(t->current);
+	free(t);
+}
+
+bool gidtable_update(struct gidtable *t)
+{
+	struct snapshot *s;
+
+	pthread_mutex_lock(&t->lock);
+	s = t->newest;
+	t->newest = NULL;
+	pthread_mutex_unlock(&t->lock);
+	if (!s)
+		return false;
+	free(t->current);
+	t->current = s;
+	return true;
+}
+
+void gidtable_refresh(struct gidtable *t)
+{
+	uint64_t one = 1;
+
+	if (write(t->wake_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+int gidtable_index(const struct gidtable *t, const uint8_t gid[MUX_GID_SIZE])
+{
+	const struct snapshot *s = t->current;
+	int found = -1;
+
+	for (int i = 0; i < GIDTABLE_MAX; i++) {
+		if (!s->valid[i] || !gid_equal(s->gid[i], gid))
+			continue;
+		if (s->v2[i] == t->prefer_v2)
+			return i;
+		if (found < 0)
+			found = i;
+	}
+	return found;
+}
+
+const uint8_t *gidtable_gid(const struct gidtable *t, unsigned int index)
+{
+	return index < GIDTABLE_MAX && t->current->valid[index] ? t->current->gid[index] : NULL;
+}

@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * What survives a restart.
+ *
+ * The records of clients, GIDs and sessions are one file, mapped and changed in place, best under /run: it outlives the process even
+ * if that is killed, and is void after a reboot (its times are those of the monotonic clock). Each record has a check sum, so
+ * that one that was being written is noticed and dropped. The file descriptors of clients and of the umad file are kept by the
+ * service manager (sd_notify's FDSTORE), each under a name that says what it is:
+ *   client/SERIAL            umad/DEVICE/PORT/AGENT
+ *
+ * Without a file the records are ordinary memory.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "mux/hash.h"
+#include "mux/log.h"
+#include "mux/mux.h"
+
+#define STATE_MAGIC 0x3178756d6d637264ULL
+#define STATE_VERSION 1
+#define MAX_GID_RECS 65536
+#define HEADER_SIZE 4096
+#define BOOT_ID_SIZE 36
+#define FIRST_CLIENT_SERIAL 16
+
+struct state_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t header_size, client_size, gid_size, session_size;
+	uint32_t clients, gids, sessions;
+	char boot_id[BOOT_ID_SIZE + 4];
+	uint64_t next_serial;
+	struct session_head sessions_head;
+};
+
+struct kept_fd {
+	int fd; /* -1: taken */
+	char *name;
+};
+
+struct state {
+	struct mux *mux;
+	int fd; /* -1: no file */
+	void *map;
+	size_t size;
+	bool frozen;
+	struct state_header *header;
+	struct client_rec *clients;
+	struct gid_rec *gids;
+	struct session_rec *sessions;
+	uint32_t *free_clients, *free_gids;
+	uint32_t n_free_clients, n_free_gids;
+};
+
+static struct kept_fd *kept;
+static int n_kept;
+
+/* Records ------------------------------------------------------------------------------------------ */
+
+static uint64_t sum_bytes(const void *p, size_t len)
+{
+	const char *bytes = p;
+	uint64_t sum = 0x452821e638d01377ULL, word;
+
+	for (size_t i = 0; i < len; i += sizeof(word)) {
+		word = 0;
+		memcpy(&word, bytes + i, len - i < sizeof(word) ? len - i : sizeof(word));
+		sum = mux_mix64(sum ^ word, 0x9e3779b97f4a7c15ULL + 2 * i);
+	}
+	return sum;
+}
+
+static uint64_t client_sum(const struct client_rec *rec)
+{
+	return sum_bytes((const char *)rec + sizeof(rec->check),
+			 offsetof(struct client_rec, in_request) - sizeof(rec->check));
+}
+
+static uint64_t gid_sum(const struct gid_rec *rec)
+{
+	return sum_bytes((const char *)rec + sizeof(rec->check), sizeof(*rec) - sizeof(rec->check));
+}
+
+static size_t round_page(size_t n)
+{
+	return (n + HEADER_SIZE - 1) & ~(size_t)(HEADER_SIZE - 1);
+}
+
+static void read_boot_id(char *id)
+{
+	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+	memset(id, 0, BOOT_ID_SIZE);
+	if (fd < 0)
+		return;
+	if (read(fd, id, BOOT_ID_SIZE) < 0)
+		memset(id, 0, BOOT_ID_SIZE);
+	close(fd);
+}
+
+static void fill_header(struct state_header *h, const struct config *cfg)
+{
+	memset(h, 0, sizeof(*h));
+	h->magic = STATE_MAGIC;
+	h->version = STATE_VERSION;
+	h->header_size = sizeof(*h);
+	h->client_size = sizeof(struct client_rec);
+	h->gid_size = sizeof(struct gid_rec);
+	h->session_size = sizeof(struct session_rec);
+	h->clients = cfg->max_clients;
+	h->gids = MAX_GID_RECS;
+	h->sessions = cfg->max_sessions;
+	read_boot_id(h->boot_id);
+	h->next_serial = FIRST_CLIENT_SERIAL;
+}
+
+/* Everything up to the serial number says whether the records can be understood. */
+static bool same_layout(const struct state_header *a, const struct state_header *b)
+{
+	return memcmp(a, b, offsetof(struct state_header, next_serial)) == 0;
+}
+
+static int open_file(struct state *st, const char *path, const struct state_header *want)
+{
+	struct state_header have;
+	int err;
+
+	st->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (st->fd < 0) {
+		err = errno;
+		fprintf(stderr, "rdmacm-mux: cannot open state file %s: %s\n", path, strerror(err));
+		return err;
+	}
+	if (flock(st->fd, LOCK_EX | LOCK_NB)) {
+		err = errno;
+		fprintf(stderr, "rdmacm-mux: state file %s is in use by another mux\n", path);
+		return err;
+	}
+	if (pread(st->fd, &have, sizeof(have), 0) != sizeof(have) || !same_layout(&have, want)) {
+		if (lseek(st->fd, 0, SEEK_END) > 0)
+			log_notice("event=state_discarded file=%s "
+				   "reason=\"of an earlier boot, another version or other limits\"", path);
+		if (ftruncate(st->fd, 0) || ftruncate(st->fd, (off_t)st->size)) {
+			err = errno;
+			fprintf(stderr, "rdmacm-mux: cannot size state file %s to %zu bytes: %s\n", path,
+				st->size, strerror(err));
+			return err;
+		}
+	}
+	st->map = mmap(NULL, st->size, PROT_READ | PROT_WRITE, MAP_SHARED, st->fd, 0);
+	return st->map == MAP_FAILED ? errno : 0;
+}
+
+struct state *state_open(struct mux *mux, const char *path)
+{
+	size_t clients, gids, sessions;
+	struct state *st = calloc(1, sizeof(*st));
+	struct state_header want;
+	int err = ENOMEM;
+
+	if (!st)
+		return NULL;
+	fill_header(&want, mux->cfg);
+	st->mux = mux;
+	st->fd = -1;
+	clients = round_page((size_t)want.clients * sizeof(struct client_rec));
+	gids = round_page((size_t)want.gids * sizeof(struct gid_rec));
+	sessions = round_page((size_t)want.sessions * sizeof(struct session_rec));
+	st->size = HEADER_SIZE + clients + gids + sessions;
+	st->map = MAP_FAILED;
+	if (path) {
+		err = open_file(st, path, &want);
+		if (err)
+			goto err;
+	} else {
+		st->map = mmap(NULL, st->size, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (st->map == MAP_FAILED)
+			goto err;
+	}
+	st->header = st->map;
+	st->clients = (void *)((char *)st->map + HEADER_SIZE);
+	st->gids = (void *)((char *)st->clients + clients);
+	st->sessions = (void *)((char *)st->gids + gids);
+	if (st->header->magic != STATE_MAGIC)
+		*st->header = want;
+	st->free_clients = calloc(want.clients, sizeof(uint32_t));
+	st->free_gids = calloc(want.gids, sizeof(uint32_t));
+	if (!st->free_clients || !st->free_gids) {
+		err = ENOMEM;
+		goto err;
+	}
+	/* Without a file nothing can be in use, and looking would touch all of the memory. */
+	for (uint32_t i = want.clients; i--;)
+		if (!path || !st->clients[i].serial)
+			st->free_clients[st->n_free_clients++] = i;
+	for (uint32_t i = want.gids; i--;)
+		if (!path || !st->gids[i].serial)
+			st->free_gids[st->n_free_gids++] = i;
+	return st;
+
+err:
+	state_close(st);
+	errno = err;
+	return NULL;
+}
+
+void state_close(struct state *st)
+{
+	if (!st)
+		return;
+	if (st->map != MAP_FAILED)
+		munmap(st->map, st->size);
+	if (st->fd >= 0)
+		close(st->fd);
+	free(st->free_clients);
+	free(st->free_gids);
+	free(st);
+}
+
+void state_freeze(struct state *st)
+{
+	st->frozen = st->fd >= 0;
+}
+
+struct session_head *state_session_head(struct state *st)
+{
+	return &st->header->sessions_head;
+}
+
+struct session_rec *state_session_recs(struct state *st)
+{
+	return st->sessions;
+}
+
+bool state_checked(const struct state *st)
+{
+	return st->fd >= 0;
+}
+
+uint64_t state_next_serial(struct state *st)
+{
+	return st->header->next_serial++;
+}
+
+struct client_rec *state_client_get(struct state *st)
+{
+	struct client_rec *rec;
+
+	if (!st->n_free_clients)
+		return NULL;
+	rec = &st->clients[st->free_clients[--st->n_free_clients]];
+	memset(rec, 0, sizeof(*rec));
+	return rec;
+}
+
+void state_client_put(struct state *st, struct client_rec *rec)
+{
+	if (st->frozen)
+		return;
+	rec->serial = 0;
+	st->free_clients[st->n_free_clients++] = (uint32_t)(rec - st->clients);
+}
+
+void state_client_changed(struct state *st, struct client_rec *rec)
+{
+	if (st->fd >= 0)
+		rec->check = client_sum(rec);
+}
+
+uint32_t state_gid_get(struct state *st, uint64_t serial, const uint8_t *gid)
+{
+	struct gid_rec *rec;
+	uint32_t i;
+
+	if (!st->n_free_gids)
+		return UINT32_MAX;
+	i = st->free_gids[--st->n_free_gids];
+	rec = &st->gids[i];
+	rec->serial = serial;
+	memcpy(rec->gid, gid, MUX_GID_SIZE);
+	rec->check = gid_sum(rec);
+	return i;
+}
+
+void state_gid_put(struct state *st, uint32_t i)
+{
+	if (st->frozen)
+		return;
+	st->gids[i].serial = 0;
+	st->free_gids[st->n_free_gids++] = i;
+}
+
+void state_gid_owner(struct state *st, uint32_t i, uint64_t serial)
+{
+	st->gids[i].serial = serial;
+	st->gids[i].check = gid_sum(&st->gids[i]);
+}
+
+/* Kept descriptors --------------------------------------------------------------------------------- */
+
+void state_fds_init(struct mux *mux)
+{
+	char **names = NULL;
+	int n = sd_listen_fds_with_names(1, &names);
+
+	mux->fd_store = getenv("NOTIFY_SOCKET") && mux->cfg->state_file;
+	if (n <= 0)
+		return;
+	kept = calloc((size_t)n, sizeof(*kept));
+	if (!kept)
+		n = 0;
+	for (int i = 0; i < n; i++) {
+		kept[i].fd = SD_LISTEN_FDS_START + i;
+		kept[i].name = names ? names[i] : NULL;
+	}
+	n_kept = n;
+	free(names);
+}
+
+static int take(const char *name)
+{
+	for (int i = 0; i < n_kept; i++) {
+		if (kept[i].fd >= 0 && kept[i].name && strcmp(kept[i].name, name) == 0) {
+			int fd = kept[i].fd;
+
+			kept[i].fd = -1;
+			return fd;
+		}
+	}
+	return -1;
+}
+
+int state_take_umad(struct mux *mux, const char *device, unsigned int port, int *agent)
+{
+	char prefix[CONFIG_MAX_NAME + 32];
+	int fd = -1;
+
+	(void)mux;
+	snprintf(prefix, sizeof(prefix), "umad/%s/%u/", device, port);
+	for (int i = 0; i < n_kept && fd < 0; i++) {
+		if (kept[i].fd < 0 || !kept[i].name ||
+		    strncmp(kept[i].name, prefix, strlen(prefix)) != 0)
+			continue;
+		*agent = atoi(kept[i].name + strlen(prefix));
+		fd = kept[i].fd;
+		kept[i].fd = -1;
+	}
+	return fd;
+}
+
+int state_take_listen(const char *path)
+{
+	for (int i = 0; i < n_kept; i++) {
+		if (kept[i].fd >= 0 &&
+		    sd_is_socket_unix(kept[i].fd, SOCK_STREAM, 1, path, 0) > 0) {
+			int fd = kept[i].fd;
+
+			kept[i].fd = -1;
+			return fd;
+		}
+	}
+	return -1;
+}
+
+static void store(struct mux *mux, int fd, const char *name)
+{
+	char text[512];
+
+	if (!mux->fd_store)
+		return;
+	snprintf(text, sizeof(text), "FDSTORE=1\nFDNAME=%s", name);
+	sd_pid_notify_with_fds(0, 0, text, &fd, 1);
+}
+
+static void forget(struct mux *mux, const char *name)
+{
+	char text[512];
+
+	if (!mux->fd_store)
+		return;
+	snprintf(text, sizeof(text), "FDSTOREREMOVE=1\nFDNAME=%s", name);
+	sd_notify(0, text);
+}
+
+static void client_name(const struct client_rec *rec, char name[64])
+{
+	snprintf(name, 64, "client/%llu", (unsigned long long)rec->serial);
+}
+
+static void umad_name(const struct mux_port *p, char *name, size_t size)
+{
+	snprintf(name, size, "umad/%s/%u/%d", p->device, p->number, p->rx.agent);
+}
+
+void state_store_client(struct client *c)
+{
+	char name[64];
+
+	client_name(c->rec, name);
+	store(c->port->mux, c->fd, name);
+}
+
+void state_forget_client(struct client *c)
+{
+	char name[64];
+
+	client_name(c->rec, name);
+	forget(c->port->mux, name);
+}
+
+void state_store_umad(struct mux_port *p)
+{
+	char name[CONFIG_MAX_NAME + 64];
+
+	umad_name(p, name, sizeof(name));
+	store(p->mux, p->rx.fd, name);
+}
+
+void state_forget_umad(struct mux_port *p)
+{
+	char name[CONFIG_MAX_NAME + 64];
+
+	umad_name(p, name, sizeof(name));
+	forget(p->mux, name);
+}
+
+/* Restart ------------------------------------------------------------------------------------------ */
+
+static struct mux_port *find_port(struct mux *mux, const char *device, unsigned int number)
+{
+	for (unsigned int i = 0; i < mux->n_ports; i++)
+		if (strcmp(mux->ports[i]->device, device) == 0 && mux->ports[i]->number == number)
+			return mux->ports[i];
+	return NULL;
+}
+
+static struct session_owner *owner_of(void *ctx, struct session_rec *rec)
+{
+	struct mux *mux = ctx;
+	struct client *c;
+
+	if (rec->owner == mux->orphans.serial || rec->owner == mux->mourning.serial) {
+		if (rec->port >= mux->n_ports)
+			return NULL;
+		return rec->owner == mux->orphans.serial ? &mux->orphans : &mux->mourning;
+	}
+	c = client_by_serial(mux, rec->owner);
+	if (!c)
+		return NULL;
+	rec->port = (uint16_t)c->port->index;
+	return &c->owner;
+}
+
+static unsigned int restore_clients(struct state *st)
+{
+	unsigned int n = 0;
+	char name[64];
+
+	for (uint32_t i = 0; i < st->header->clients; i++) {
+		struct client_rec *rec = &st->clients[i];
+		struct mux_port *p;
+		struct client *c;
+		int fd;
+
+		if (!rec->serial)
+			continue;
+		client_name(rec, name);
+		fd = take(name);
+		p = rec->check == client_sum(rec) ? find_port(st->mux, rec->device, rec->port) : NULL;
+		if (!p || rec->in_len >= MUX_FRAME_SIZE) {
+			if (fd >= 0)
+				close(fd);
+			state_client_put(st, rec);
+			continue;
+		}
+		c = client_new(p, fd, rec->listen, rec);
+		if (!c)
+			continue;
+		if (fd >= 0)
+			client_finish_request(c);
+		n++;
+	}
+	return n;
+}
+
+void state_restore(struct mux *mux)
+{
+	struct state *st = mux->state;
+	unsigned int clients = 0, gids = 0;
+	uint32_t sessions = 0, broken = 0;
+
+	if (st->fd >= 0) {
+		clients = restore_clients(st);
+		for (uint32_t i = 0; i < st->header->gids; i++) {
+			struct gid_rec *rec = &st->gids[i];
+			struct client *c;
+
+			if (!rec->serial)
+				continue;
+			c = rec->check == gid_sum(rec) ? client_by_serial(mux, rec->serial) : NULL;
+			if (!c || owner_restore_gid(c, rec->gid, i))
+				state_gid_put(st, i);
+			else
+				gids++;
+		}
+		sessions = session_restore(mux->sessions, mux->now, owner_of, mux, &broken);
+		if (clients || sessions || broken)
+			log_notice("event=restored clients=%u gids=%u sessions=%u broken=%u", clients, gids,
+				   sessions, broken);
+	}
+	/* What nobody claimed. */
+	for (int i = 0; i < n_kept; i++) {
+		if (kept[i].fd >= 0) {
+			if (kept[i].name)
+				forget(mux, kept[i].name);
+			close(kept[i].fd);
+		}
+		free(kept[i].name);
+	}
+	free(kept);
+	kept = NULL;
+	n_kept = 0;
+}
