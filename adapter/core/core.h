@@ -36,17 +36,17 @@ struct ea_qp;
 /* ------------------------------------------------------------------ limits */
 
 enum {
-	EA_MAX_SEND_WR = 8192,		/* work requests; the ring has 4 blocks for each */
+	EA_MAX_SEND_WR = 8192, /* work requests; the ring has 4 blocks for each */
 	EA_MAX_SEND_SGE = 6,
 	EA_MAX_RECV_SGE = 1,
 	EA_MAX_INLINE = 96,
 	EA_MAX_ORD = 128,
 	EA_MAX_IRD = 128,
-	EA_WQEBB_SHIFT = 5,		/* a send queue block has 32 bytes */
+	EA_WQEBB_SHIFT = 5, /* a send queue block has 32 bytes */
 	EA_RQE_SHIFT = 5,
 	EA_CQE_SHIFT = 5,
-	EA_IOV_MAX = 24,		/* most pieces that one payload of up to 64 KiB can have */
-	EA_TX_CTRL_MAX = 64,		/* bytes of the longest RDMAP header behind a DDP header */
+	EA_IOV_MAX = 24,     /* most pieces that one payload of up to 64 KiB can have */
+	EA_TX_CTRL_MAX = 64, /* bytes of the longest RDMAP header behind a DDP header */
 };
 
 /* ------------------------------------------------------------------ host side */
@@ -63,9 +63,9 @@ struct ea_dma_ops {
 };
 
 enum ea_async_event {
-	EA_ASYNC_QP_FATAL,		/* transport or protocol error; number is the QPN */
-	EA_ASYNC_QP_ACCESS_ERR,		/* the peer broke a protection rule of ours; QPN */
-	EA_ASYNC_CQ_ERR,		/* the CQ's memory is gone; CQN */
+	EA_ASYNC_QP_FATAL,	/* transport or protocol error; number is the QPN */
+	EA_ASYNC_QP_ACCESS_ERR, /* the peer broke a protection rule of ours; QPN */
+	EA_ASYNC_CQ_ERR,	/* the CQ's memory is gone; CQN */
 };
 
 /*
@@ -79,12 +79,12 @@ struct ea_host_ops {
 };
 
 struct ea_dev_attr {
-	uint32_t max_qp;		/* QPNs 1..max_qp-1; a power of two not above 2^20 */
-	uint32_t max_cq;		/* CQNs 1..max_cq-1 */
-	uint32_t max_mr;		/* STag indices 1..max_mr-1 */
-	uint8_t max_cqe_shift;		/* deepest CQ as a power of two, at most 23 */
-	uint8_t max_rq_shift;		/* deepest RQ as a power of two, at most 15 */
-	uint32_t dma_local_key;		/* 0: none.  Names plain bus addresses for every PD (kernel users) */
+	uint32_t max_qp;	/* QPNs 1..max_qp-1; a power of two not above 2^20 */
+	uint32_t max_cq;	/* CQNs 1..max_cq-1 */
+	uint32_t max_mr;	/* STag indices 1..max_mr-1 */
+	uint8_t max_cqe_shift;	/* deepest CQ as a power of two, at most 23 */
+	uint8_t max_rq_shift;	/* deepest RQ as a power of two, at most 15 */
+	uint32_t dma_local_key; /* 0: none.  Names plain bus addresses for every PD (kernel users) */
 };
 
 /*
@@ -101,9 +101,9 @@ void ea_dev_reset(struct ea_dev *dev);
 void ea_dev_destroy(struct ea_dev *dev);
 
 /*
- * The host's memory map has changed (a PCI guest's DMA windows): pointers that the core keeps from
- * ea_dma_ops.map are dropped.  Between such calls a translation of ring memory must stay valid.  Iovecs that
- * a link holds must be dropped by the link.
+ * The host's memory map has changed (a PCI guest's DMA windows).  The core keeps translations of
+ * ring memory, which must stay valid between calls of this function; it drops them now.  Iovecs
+ * that a link holds are the link's to drop.
  */
 void ea_dev_memory_changed(struct ea_dev *dev);
 
@@ -116,23 +116,23 @@ void ea_dev_stats(const struct ea_dev *dev, struct ea_stats *stats);
 /* ------------------------------------------------------------------ memory */
 
 enum ea_pages_form {
-	EA_PAGES_FLAT,			/* addr[0] is the bus address of byte 0, contiguous */
-	EA_PAGES_INLINE,		/* up to four page addresses in addr[] */
-	EA_PAGES_ARRAY,			/* addr[0]: contiguous array of __le64 page addresses */
-	EA_PAGES_TREE2,			/* addr[0]: page of addresses of pages of page addresses */
-	EA_PAGES_TREE3,			/* one level more */
+	EA_PAGES_FLAT,	 /* addr[0] is the bus address of byte 0, contiguous */
+	EA_PAGES_INLINE, /* up to four page addresses in addr[] */
+	EA_PAGES_ARRAY,	 /* addr[0]: contiguous array of __le64 page addresses */
+	EA_PAGES_TREE2,	 /* addr[0]: page of addresses of pages of page addresses */
+	EA_PAGES_TREE3,	 /* one level more */
 };
 
 /* Where a ring or region lies on the bus (MTT forms of the device). */
 struct ea_pages {
 	enum ea_pages_form form;
-	uint8_t page_shift;		/* 12..30; EA_PAGES_FLAT ignores it */
+	uint8_t page_shift; /* 12..30; EA_PAGES_FLAT ignores it */
 	uint64_t npages;
-	uint64_t first_off;		/* offset of byte 0 in the first page */
+	uint64_t first_off; /* offset of byte 0 in the first page */
 	uint64_t addr[4];
 };
 
-enum ea_access {			/* bit positions of the device's access field */
+enum ea_access { /* bit positions of the device's access field */
 	EA_ACCESS_REMOTE_ATOMIC = 1 << 0,
 	EA_ACCESS_LOCAL_READ = 1 << 1,
 	EA_ACCESS_LOCAL_WRITE = 1 << 2,
@@ -141,24 +141,30 @@ enum ea_access {			/* bit positions of the device's access field */
 };
 
 enum ea_mr_type {
-	EA_MR_NORMAL,			/* valid at once */
-	EA_MR_FRMR,			/* made valid by a REG_MR work request */
-	EA_MR_DMA,			/* all bus addresses, no bounds */
+	EA_MR_NORMAL, /* valid at once */
+	EA_MR_FRMR,   /* made valid by a REG_MR work request */
+	EA_MR_DMA,    /* all bus addresses, no bounds */
 };
 
 struct ea_mr_attr {
-	uint32_t stag;			/* index << 8 | key; lkey and rkey */
+	uint32_t stag; /* index << 8 | key; lkey and rkey */
 	uint32_t pdn;
-	uint32_t access;		/* enum ea_access */
+	uint32_t access; /* enum ea_access */
 	enum ea_mr_type type;
-	uint64_t start;			/* first valid address */
+	uint64_t start; /* first valid address */
 	uint64_t len;
 	struct ea_pages pages;
 };
 
 /*
  * Register a region; the page list is read through the DMA interface at each access, never cached.
- * EINVAL (index out of range, start + len wraps 2^64, pages do not cover len), EEXIST (index in use), ENOMEM.
+ * For EA_MR_FRMR the pages (EA_PAGES_ARRAY) are the array that a REG_MR work request may name, start
+ * and len are 0; for EA_MR_DMA only stag, pdn and access count.  EINVAL (index out of range, start +
+ * len wraps 2^64, pages do not cover len, unknown access bit), EEXIST (index in use), ENOMEM.
+ *
+ * A peer's Send with Invalidate makes a region unusable if it is not EA_MR_DMA, belongs to the QP's
+ * PD and grants some remote right (RFC 5040 5.3 wants no more); a normal region then stays so
+ * until it is deregistered.  The work requests LOCAL_INV and READ_WITH_INV want an EA_MR_FRMR.
  */
 int ea_mr_reg(struct ea_dev *dev, const struct ea_mr_attr *attr);
 
@@ -169,7 +175,7 @@ int ea_mr_dereg(struct ea_dev *dev, uint32_t stag);
 
 struct ea_cq_attr {
 	uint32_t cqn;
-	uint32_t eqn;			/* opaque, handed to comp_event */
+	uint32_t eqn; /* opaque, handed to comp_event */
 	uint8_t depth_shift;
 	struct ea_pages pages;
 };
@@ -177,12 +183,15 @@ struct ea_cq_attr {
 /* EINVAL (limits, pages shorter than the ring), EEXIST, ENOMEM.  Starts not armed, index 0. */
 int ea_cq_create(struct ea_dev *dev, const struct ea_cq_attr *attr);
 
-/* After this nothing is written to the ring and no event is raised.  ENOENT; EBUSY while a QP uses it. */
+/*
+ * After this nothing is written to the ring and no event is raised.  ENOENT; EBUSY while a QP
+ * uses it.
+ */
 int ea_cq_destroy(struct ea_dev *dev, uint32_t cqn);
 
 /* ------------------------------------------------------------------ queue pairs */
 
-enum ea_qp_state {			/* numbers as in MODIFY_QP, iWARP form */
+enum ea_qp_state { /* numbers as in MODIFY_QP, iWARP form */
 	EA_QP_IDLE = 0,
 	EA_QP_RTR = 1,
 	EA_QP_RTS = 2,
@@ -195,13 +204,17 @@ struct ea_qp_attr {
 	uint32_t qpn;
 	uint32_t pdn;
 	uint32_t scqn, rcqn;
-	uint8_t sq_shift;		/* blocks of 32 bytes; at most 15 */
+	uint8_t sq_shift; /* blocks of 32 bytes; at most 15 */
 	uint8_t rq_shift;
-	bool dma_key_ok;		/* may name dma_local_key: QPs of a kernel, never a user's */
+	bool dma_key_ok; /* may name dma_local_key: QPs of a kernel, never a user's */
 	struct ea_pages sq, rq;
 };
 
-/* EINVAL, EEXIST, ENOENT (a CQ), ENOMEM.  All memory the QP ever needs is allocated here. */
+/*
+ * EINVAL (number, depth, or pages shorter than a ring), EEXIST, ENOENT (a CQ), ENOMEM.  All memory the
+ * QP ever needs is allocated here: 9 KiB for the deepest READ queues and 8 bytes for each block
+ * of the send queue.
+ */
 int ea_qp_create(struct ea_dev *dev, const struct ea_qp_attr *attr);
 
 /* No CQE of this QP is written afterwards; a link is told to abort and detached.  ENOENT. */
@@ -214,26 +227,37 @@ enum ea_qp_state ea_qp_state(const struct ea_qp *qp);
 uint32_t ea_qp_num(const struct ea_qp *qp);
 
 /*
- * Leave the data path: @state is EA_QP_CLOSING, EA_QP_TERMINATE or EA_QP_ERROR.  Both queues are flushed
- * in order (FLUSH_ERR, signalled or not), WQEs whose doorbell comes later too; the link is told to shut down
- * (CLOSING: finish the FPDU under way, then end the stream; others: abort).  Accepted in each state; ERROR on IDLE
- * succeeds.  EINVAL for another @state, ENOENT.
+ * Leave the data path: @state is EA_QP_CLOSING, EA_QP_TERMINATE or EA_QP_ERROR.  Both queues are
+ * flushed in order (FLUSH_ERR, signalled or not), WQEs whose doorbell comes later too; the link is
+ * told to shut down (CLOSING: finish the FPDU under way, then end the stream; others: abort).
+ * Accepted in each state; ERROR on IDLE succeeds.  A QP that has left the data path before only takes
+ * the new state (never one before TERMINATE or ERROR), and its stream ends as it was told then.
+ * EINVAL for another @state, ENOENT.
  */
 int ea_qp_modify(struct ea_dev *dev, uint32_t qpn, enum ea_qp_state state);
 
-/* Complete with FLUSH_ERR all WQEs up to the indices that are not finished yet (REFLUSH); idempotent. */
+/*
+ * Complete with FLUSH_ERR all WQEs up to the indices that are not finished yet (REFLUSH); idempotent.
+ * EINVAL when the QP has not left the data path, ENOENT.
+ */
 int ea_qp_reflush(struct ea_dev *dev, uint32_t qpn, uint16_t sq_pi, uint16_t rq_pi);
 
 /*
- * Back to a fresh IDLE QP: indices 0, rings empty (RoCEv2 RESET).  No completion is written.  A link is aborted.
+ * Back to a fresh IDLE QP: indices 0, rings empty (RoCEv2 RESET).  No completion is written.  A
+ * link is aborted.  ENOENT.
  */
 int ea_qp_reset(struct ea_dev *dev, uint32_t qpn);
 
 /* ------------------------------------------------------------------ doorbells */
 
 /*
- * The 64-bit values software writes (device spec 8.1).  Wrong numbers are ignored; an index that does not fit
- * ends the QP with SEND_WQE_FORMAT_ERR / RECV_WQE_FORMAT_ERR.  In state IDLE/RTR a send doorbell is remembered and served at RTS.
+ * The 64-bit values software writes.  Numbers of nobody are ignored, and so are indices between those
+ * finished and those rung before (a doorbell that was overtaken).  An index that lies more than
+ * the depth ahead ends the QP with SEND_WQE_FORMAT_ERR / RECV_WQE_FORMAT_ERR on the oldest WQE and
+ * QP_FATAL.  In state IDLE/RTR a send doorbell is remembered and served at RTS.
+ *
+ * An arming whose consumer index is behind the producer fires at once.  Arming for solicited
+ * completions does not narrow a pending request for any.
  */
 void ea_db_sq(struct ea_dev *dev, uint64_t value);
 void ea_db_rq(struct ea_dev *dev, uint64_t value);
@@ -242,80 +266,95 @@ void ea_db_cq(struct ea_dev *dev, uint64_t value);
 /* ------------------------------------------------------------------ links: the way to the peer */
 
 enum ea_shutdown {
-	EA_SHUT_GRACEFUL,		/* complete the FPDU under way, send EOF, keep reading until the peer's EOF, discard */
-	EA_SHUT_TERMINATE,		/* pull one more message (Terminate) by ea_tx_next, send it, then as GRACEFUL */
-	EA_SHUT_ABORT,			/* close at once */
+	/* complete the FPDU under way, send EOF, read and discard until the peer's EOF */
+	EA_SHUT_GRACEFUL,
+	/* pull one more message (Terminate) by ea_tx_next(), send it, then as GRACEFUL */
+	EA_SHUT_TERMINATE,
+	/* close at once, but let what the transport has accepted arrive: its WQEs are complete */
+	EA_SHUT_ABORT,
 };
 
 struct ea_link;
 
-/* Called by the core; each only notes the request, the work is done in the link's next progress call. */
+/* Called by the core; each only notes the request, the work is done in the link's next progress. */
 struct ea_link_ops {
 	/* ea_tx_next() has, or may have, something again */
 	void (*tx_ready)(struct ea_link *link);
 	/* a segment that was held (EAGAIN from ea_rx_begin) may be offered again */
 	void (*rx_resume)(struct ea_link *link);
-	/* the QP has left RTS.  After ABORT the core never uses the link again and the link must not call
-	 * the core with its qp; after the others the link may still call ea_tx_next until ESHUTDOWN */
+	/*
+	 * The QP leaves RTS.  ABORT: link->qp is NULL already and the core never uses the link
+	 * again.  The others: messages taken before are void (ea_tx_done() has no effect), but
+	 * within this call, and not later, ea_tx_payload() still works, so that the rest of an FPDU
+	 * under way can be copied: afterwards its memory belongs to the program again.
+	 */
 	void (*shutdown)(struct ea_link *link, enum ea_shutdown how);
 };
 
 /* Embedded in the link's own structure; filled by the link, qp set by ea_qp_connect(). */
 struct ea_link {
 	const struct ea_link_ops *ops;
-	struct ea_qp *qp;		/* NULL when detached */
+	struct ea_qp *qp; /* NULL when detached */
 };
 
 struct ea_conn_attr {
-	uint8_t ord;			/* RDMA READs and atomics we may have outstanding (peer's IRD), 0..128 */
-	uint8_t ird;			/* the peer's that we accept, 0..128 */
+	uint8_t ord; /* RDMA READs and atomics we may have outstanding (peer's IRD), 0..128 */
+	uint8_t ird; /* the peer's that we accept, 0..128 */
 };
 
 /*
- * Move a QP to RTS over @link.  The link must be ready for tx_ready() at once.  EINVAL: state is not IDLE, RTR or a
- * flushed CLOSING; ENOENT.
+ * Move a QP to RTS over @link.  The link must be ready for tx_ready() at once.  Ring indices go on,
+ * message sequence numbers start over; a link the QP still had (CLOSING, the stream has not ended
+ * yet) is aborted.  EINVAL: state is not IDLE, RTR or CLOSING, @attr is out of range; ENOENT.
  */
-int ea_qp_connect(struct ea_dev *dev, uint32_t qpn, struct ea_link *link, const struct ea_conn_attr *attr);
+int ea_qp_connect(struct ea_dev *dev, uint32_t qpn, struct ea_link *link,
+		  const struct ea_conn_attr *attr);
 
 /*
- * The stream has ended.  @err 0: EOF at an FPDU boundary; else a positive errno (ECONNRESET, EPROTO for EOF inside an
- * FPDU, EBADMSG for a bad CRC, ETIMEDOUT...).  A QP in RTS goes to ERROR (EOF between messages: CLOSING), is flushed; with @err set
- * an async QP_FATAL is raised.  The link is detached (link->qp = NULL).
+ * The stream has ended.  @err 0: EOF at an FPDU boundary; else a positive errno (ECONNRESET, EPROTO for
+ * EOF inside an FPDU, EBADMSG for a bad CRC, ETIMEDOUT...).  A QP in RTS is flushed; it goes to
+ * CLOSING after an EOF between messages of the peer, otherwise to ERROR with an async QP_FATAL.  With
+ * ETIMEDOUT the oldest send WQE completes with RETRY_EXC_ERR.  The link is detached (link->qp =
+ * NULL); no effect on a link without a QP.
  */
 void ea_link_down(struct ea_link *link, int err);
 
 /* ---- outgoing */
 
 /*
- * One RDMAP message on its way out.  The link segments it (DDP) and frames it (MPA).  Fields above the line are
- * for the link; the rest belongs to the core.
+ * One RDMAP message on its way out.  The link segments it (DDP) and frames it (MPA).  Fields above the
+ * line are for the link; the rest belongs to the core.  A data message has @len payload bytes, named
+ * by ea_tx_payload(); a control message has @len 0 and all that follows its DDP header in @ctrl.
  */
 struct ea_tx_msg {
-	uint8_t opcode;			/* RDMAP opcode */
+	uint8_t opcode; /* RDMAP opcode */
 	bool tagged;
-	uint8_t ctrl_len;		/* bytes in ctrl[]; 0 for data messages */
-	uint32_t stag;			/* tagged: target STag */
-	uint64_t to;			/* tagged: target offset of payload byte 0 */
-	uint32_t qn, msn;		/* untagged: queue and message sequence number */
-	uint32_t ulp_word;		/* untagged: RsvdULP word: invalidate STag or immediate (host order number) */
-	uint32_t len;			/* payload bytes of a data message (0 allowed); 0 for control messages */
-	uint8_t ctrl[EA_TX_CTRL_MAX];	/* encoded RDMAP header of control messages; it is the whole ULPDU payload */
+	uint8_t ctrl_len;  /* bytes in ctrl[]; 0 for data messages */
+	uint32_t stag;	   /* tagged: target STag */
+	uint64_t to;	   /* tagged: target offset of payload byte 0 */
+	uint32_t qn, msn;  /* untagged: queue and message sequence number */
+	uint32_t ulp_word; /* untagged: STag to invalidate, immediate, or 0; a number */
+	uint32_t len;
+	uint8_t ctrl[EA_TX_CTRL_MAX];
 	/* ---- */
 	uint8_t kind;
 	uint32_t slot;
 };
 
 /*
- * The next message to send.  Order of SQ messages is kept; responses are interleaved fairly.  Several messages may be
- * taken before the first is done.  EAGAIN: nothing now, tx_ready() will tell.  ESHUTDOWN: nothing ever again.
- * Local protection errors are found here, complete the WQE with its error and end the QP.
+ * The next message to send.  Order of SQ messages is kept; responses are interleaved fairly.  Several
+ * messages may be taken before the first is done.  EAGAIN: nothing now, tx_ready() will tell.
+ * ESHUTDOWN: nothing ever again.  Errors of a WQE are found here; it completes with its error, after
+ * those before it have completed, and the QP ends.
  */
 int ea_tx_next(struct ea_qp *qp, struct ea_tx_msg *msg);
 
 /*
- * Memory of payload bytes @off..@off+@len-1 of @msg (off + len <= msg->len), checked anew.  Returns the number of iovecs
- * filled (1..max), which may cover less than @len when max is too small; *covered tells.  A negative errno when
- * the region went away meanwhile: the stream cannot go on, the QP is in error, the link must end it.
+ * Memory of payload bytes @off..@off+@len-1 of @msg (off + len <= msg->len), checked anew.  Returns the
+ * number of iovecs filled (1..max; 0 for @len 0), which may cover less than @len when max is too
+ * small; *@covered tells.  Neighbouring pieces are joined.  A negative errno when the region went away
+ * meanwhile: the QP has ended and shutdown(TERMINATE) was called; between FPDUs the link sends that
+ * Terminate, inside one it can only end the stream.
  */
 int ea_tx_payload(struct ea_qp *qp, const struct ea_tx_msg *msg, uint32_t off, uint32_t len,
 		  struct iovec *iov, int max, uint32_t *covered);
@@ -327,14 +366,14 @@ void ea_tx_done(struct ea_qp *qp, const struct ea_tx_msg *msg);
 
 /* A decoded DDP segment header. */
 struct ea_rx_seg {
-	uint8_t opcode;			/* RDMAP opcode */
+	uint8_t opcode; /* RDMAP opcode */
 	bool tagged;
 	bool last;
-	uint32_t stag;			/* tagged */
-	uint64_t to;			/* tagged */
-	uint32_t qn, msn, mo;		/* untagged */
-	uint32_t ulp_word;		/* untagged, host order number */
-	uint32_t len;			/* payload bytes of this segment */
+	uint32_t stag;	      /* tagged */
+	uint64_t to;	      /* tagged */
+	uint32_t qn, msn, mo; /* untagged */
+	uint32_t ulp_word;    /* untagged, host order number */
+	uint32_t len;	      /* payload bytes of this segment */
 	/* raw headers for Terminate's copy */
 	uint8_t raw_len;
 	uint8_t raw[18];
@@ -342,20 +381,25 @@ struct ea_rx_seg {
 
 /*
  * A segment's header has arrived; called once for each segment, in order, before payload.
- * 0: go on: data segments (Send kinds, Write, Read Response) are placed with ea_rx_target() and finished by ea_rx_end();
- *    control messages (ea_rx_is_ctrl) are collected by the link (len <= EA_TX_CTRL_MAX is guaranteed) and given to ea_rx_ctrl().
- * EAGAIN: no receive WQE; keep the segment, read nothing more from this peer, offer it again after rx_resume().
- * Another errno: protocol or protection error.  The core has ended the QP and asked for a shutdown (with Terminate where the
- * RFCs want one); the link discards the rest of the input.
+ * 0: go on.  Data segments (Send kinds, Write, Read Response) are placed with ea_rx_target() and
+ *    finished by ea_rx_end(); control messages (ea_rx_is_ctrl) are collected by the link (len <=
+ *    EA_TX_CTRL_MAX is guaranteed) and given to ea_rx_ctrl().
+ * EAGAIN: no receive WQE; keep the segment, read nothing more from this peer, offer it again after
+ *    rx_resume().
+ * Another errno: protocol or protection error (EPROTO), or the QP has ended before (ESHUTDOWN).  The
+ *    core has ended the QP and asked for a shutdown (with Terminate where the RFCs want one); the
+ *    link discards the rest of the input.
+ *
+ * A Write of no bytes names no memory, so its STag is not looked at.
  */
 int ea_rx_begin(struct ea_qp *qp, const struct ea_rx_seg *seg);
 
-/* Does this opcode carry a control message (Read Request, Terminate, Immediate Data, Atomic Request/Response)? */
+/* Read Request, Terminate, Immediate Data, Atomic Request or Response? */
 bool ea_rx_is_ctrl(uint8_t opcode);
 
 /*
- * Where payload bytes @off..@off+@len-1 of the segment go; checked anew at each call, so a region that is
- * deregistered in the middle of a transfer takes no byte more.  Result as ea_tx_payload().
+ * Where payload bytes @off..@off+@len-1 of the segment go; checked anew at each call, so a region
+ * that is deregistered in the middle of a transfer takes no byte more.  Result as ea_tx_payload().
  */
 int ea_rx_target(struct ea_qp *qp, const struct ea_rx_seg *seg, uint32_t off, uint32_t len,
 		 struct iovec *iov, int max, uint32_t *covered);
@@ -367,8 +411,8 @@ int ea_rx_end(struct ea_qp *qp, const struct ea_rx_seg *seg);
 int ea_rx_ctrl(struct ea_qp *qp, const struct ea_rx_seg *seg, const void *payload);
 
 /*
- * The link found an error of its layer (bad CRC, bad FPDU length, DDP version...): end the QP with a Terminate
- * of @layer, @etype, @code (RFC 5040 4.8).
+ * The link found an error of its layer (bad CRC, bad FPDU length, DDP version...): end the QP with a
+ * Terminate of @layer, @etype, @code (RFC 5040 4.8).  No effect on a QP that has ended.
  */
 void ea_rx_error(struct ea_qp *qp, uint8_t layer, uint8_t etype, uint8_t code);
 

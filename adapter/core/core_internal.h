@@ -12,21 +12,21 @@
 #include "adapter/core/hw.h"
 #include "adapter/wire/rdmap.h"
 
-#define ea_likely(x)	__builtin_expect(!!(x), 1)
-#define ea_unlikely(x)	__builtin_expect(!!(x), 0)
+#define ea_likely(x)   __builtin_expect(!!(x), 1)
+#define ea_unlikely(x) __builtin_expect(!!(x), 0)
 
 /*
  * Values copied out of shared memory must not be loaded from it a second time after they were checked.
  */
-#define ea_copied()	__asm__ __volatile__("" ::: "memory")
+#define ea_copied() __asm__ __volatile__("" ::: "memory")
 
 /* ------------------------------------------------------------------ pages.c */
 
 /* A ring of 32-byte entries in host memory. */
 struct ea_ring {
-	uint8_t *base;			/* all entries when they are contiguous, else NULL */
-	uint32_t mask;			/* entries - 1 */
-	uint32_t gen;			/* ea_dev.gen that base belongs to */
+	uint8_t *base; /* all entries when they are contiguous, else NULL */
+	uint32_t mask; /* entries - 1 */
+	uint32_t gen;  /* ea_dev.gen that base belongs to */
 	bool write;
 	struct ea_pages pages;
 };
@@ -46,7 +46,7 @@ void *ea_ring_entry_slow(struct ea_dev *dev, struct ea_ring *ring, uint32_t inde
 
 /* ------------------------------------------------------------------ mr.c */
 
-enum ea_fault {				/* in the order of both ranges of syndromes */
+enum ea_fault { /* in the order of both ranges of syndromes */
 	EA_FAULT_NONE,
 	EA_FAULT_STAG,
 	EA_FAULT_ADDR,
@@ -74,7 +74,7 @@ struct ea_mr {
 	uint64_t start;
 	uint64_t len;
 	struct ea_pages pages;
-	uint64_t frmr_array;		/* FRMR: the array and its size as registered */
+	uint64_t frmr_array; /* FRMR: the array and its size as registered */
 	uint64_t frmr_npages;
 };
 
@@ -112,7 +112,7 @@ struct ea_dev {
 	const struct ea_dma_ops *dma;
 	const struct ea_host_ops *host;
 	void *ctx;
-	uint32_t gen;			/* counts changes of the memory map */
+	uint32_t gen; /* counts changes of the memory map */
 	struct ea_stats stats;
 };
 
@@ -121,14 +121,14 @@ struct ea_dev {
 struct ea_cq {
 	struct ea_ring ring;
 	uint64_t pi;
-	uint64_t sol_end;		/* producer index behind the last solicited entry */
+	uint64_t sol_end; /* producer index behind the last solicited entry */
 	uint32_t cqn;
 	uint32_t eqn;
-	uint32_t refs;			/* queues that complete here */
+	uint32_t refs; /* queues that complete here */
 	uint8_t shift;
 	bool armed;
 	bool armed_sol;
-	bool dead;			/* memory is gone */
+	bool dead; /* memory is gone */
 };
 
 struct ea_cqe {
@@ -139,7 +139,7 @@ struct ea_cqe {
 	uint16_t index;
 	uint32_t qpn;
 	uint32_t size;
-	uint32_t extra;			/* bytes 12..15 as they lie in memory */
+	uint32_t extra; /* bytes 12..15 as they lie in memory */
 };
 
 void ea_cq_post(struct ea_dev *dev, struct ea_cq *cq, const struct ea_cqe *cqe);
@@ -159,26 +159,26 @@ struct ea_sq_rec {
 	uint8_t op;
 	uint8_t blocks;
 	uint8_t flags;
-	uint8_t sgl_len;		/* SGEs or inline bytes */
+	uint8_t sgl_len; /* SGEs or inline bytes */
 };
 
 /* A READ or atomic that waits for its response. */
 struct ea_orq_entry {
-	uint64_t to;			/* sink */
+	uint64_t to; /* sink */
 	uint32_t stag;
 	uint32_t len;
-	uint32_t got;			/* bytes placed */
-	uint32_t inv_stag;		/* to invalidate when done; 0: none */
-	uint16_t index;			/* of the WQE */
-	bool atomic;			/* len is the request id */
+	uint32_t got;	   /* bytes placed */
+	uint32_t inv_stag; /* to invalidate when done; 0: none */
+	uint16_t index;	   /* of the WQE */
+	bool atomic;	   /* len is the request id */
 };
 
 /* A READ or atomic of the peer that waits for our response. */
 struct ea_irq_entry {
-	uint64_t to;			/* READ: source */
-	uint64_t sink_to;		/* READ: sink; atomic: the value that was there */
-	uint32_t stag;			/* READ: source */
-	uint32_t sink_stag;		/* READ: sink; atomic: the peer's request id */
+	uint64_t to;	    /* READ: source */
+	uint64_t sink_to;   /* READ: sink; atomic: the value that was there */
+	uint32_t stag;	    /* READ: source */
+	uint32_t sink_stag; /* READ: sink; atomic: the peer's request id */
 	uint32_t len;
 	bool atomic;
 };
@@ -186,31 +186,31 @@ struct ea_irq_entry {
 enum {
 	EA_ORQ_SIZE = EA_MAX_ORD,
 	EA_IRQ_SIZE = EA_MAX_IRD,
-	EA_QNS = 4,			/* untagged queues: Send, READ, Terminate, atomic response */
+	EA_QNS = 4, /* untagged queues: Send, READ, Terminate, atomic response */
 };
 
 struct ea_sq {
 	struct ea_ring ring;
 	struct ea_sq_rec *rec;
-	uint16_t ci;			/* oldest WQE that is not completed */
-	uint16_t next;			/* next WQE to fetch */
+	uint16_t ci;   /* oldest WQE that is not completed */
+	uint16_t next; /* next WQE to fetch */
 	uint16_t pi;
-	uint8_t bad;			/* syndrome that waits for the WQEs before it; 0: none */
-	bool stalled;			/* a WQE waits for something; tx_ready() is owed */
-	bool imm_due;			/* the write is out, its immediate is not */
+	uint8_t bad;  /* syndrome that waits for the WQEs before it; 0: none */
+	bool stalled; /* a WQE waits for something; tx_ready() is owed */
+	bool imm_due; /* the write is out, its immediate is not */
 	bool imm_se;
-	uint16_t imm_index;		/* of that WQE */
+	uint16_t imm_index; /* of that WQE */
 	uint32_t imm;
-	uint32_t busy;			/* messages the link has not finished */
+	uint32_t busy; /* messages the link has not finished */
 };
 
 struct ea_rq {
 	struct ea_ring ring;
 	uint16_t ci;
 	uint16_t pi;
-	bool held;			/* a segment waits for an RQE */
-	bool open;			/* the RQE at ci is in use by a message */
-	uint64_t addr;			/* copy of that RQE */
+	bool held;     /* a segment waits for an RQE */
+	bool open;     /* the RQE at ci is in use by a message */
+	uint64_t addr; /* copy of that RQE */
 	uint32_t len;
 	uint32_t lkey;
 };
@@ -223,23 +223,24 @@ struct ea_qp {
 	uint32_t pdn;
 	uint8_t state;
 	bool dma_key_ok;
+	bool stopping; /* the link is being told of the end */
 	uint8_t ord, ird;
-	bool tx_turn;			/* the send queue is next when both have work */
+	bool tx_turn; /* the send queue is next when both have work */
 	/* READs and atomics of ours: head..tail */
 	uint8_t orq_head, orq_tail;
 	/* of the peer: head (oldest not finished), next (to hand out), tail */
 	uint8_t irq_head, irq_next, irq_tail;
 	struct ea_sq sq;
 	struct ea_rq rq;
-	uint32_t tx_msn[EA_QNS];	/* of the next message */
-	uint32_t rx_msn[EA_QNS];	/* expected */
-	uint32_t rx_mo;			/* of the Send under way */
-	uint8_t rx_op;			/* of the Send under way */
-	bool rx_more;			/* a Send is under way */
-	bool write_open;		/* a write of the peer is under way */
-	uint32_t write_len;		/* of the peer's write under way */
-	uint32_t last_write_len;	/* of the last whole one */
-	uint8_t term_len;		/* a Terminate waits to be sent */
+	uint32_t tx_msn[EA_QNS]; /* of the next message */
+	uint32_t rx_msn[EA_QNS]; /* expected */
+	uint32_t rx_mo;		 /* of the Send under way */
+	uint8_t rx_op;		 /* of the Send under way */
+	bool rx_more;		 /* a Send is under way */
+	bool write_open;	 /* a write of the peer is under way */
+	uint32_t write_len;	 /* of the peer's write under way */
+	uint32_t last_write_len; /* of the last whole one */
+	uint8_t term_len;	 /* a Terminate waits to be sent */
 	uint8_t term[EA_TX_CTRL_MAX];
 	struct ea_orq_entry *orq;
 	struct ea_irq_entry *irq;
@@ -276,31 +277,33 @@ static inline void *ea_ring_entry(struct ea_dev *dev, struct ea_ring *ring, uint
 void ea_qp_free(struct ea_dev *dev, uint32_t qpn);
 
 /*
- * Leave the data path for @state (CLOSING, TERMINATE, ERROR): @how says what the link shall do.  The SQ is
- * flushed with @sq_syn on the WQE at @sq_culprit (or on the oldest when it is none of those
+ * Leave the data path for @state (CLOSING, TERMINATE, ERROR): @how says what the link shall do.  The
+ * SQ is flushed with @sq_syn on the WQE at @sq_culprit (or on the oldest when it is none of those
  * outstanding), the RQ with @rq_syn on its first.  A stopped QP only changes state.
  */
 struct ea_stop {
 	enum ea_qp_state state;
 	enum ea_shutdown how;
-	uint8_t sq_syn;			/* 0: FLUSH */
-	uint8_t rq_syn;			/* 0: FLUSH */
+	uint8_t sq_syn; /* 0: FLUSH */
+	uint8_t rq_syn; /* 0: FLUSH */
 	bool has_culprit;
 	uint16_t sq_culprit;
-	int event;			/* enum ea_async_event, or EA_NO_EVENT */
+	int event; /* enum ea_async_event, or EA_NO_EVENT */
 };
 
-enum { EA_NO_EVENT = -1 };
+enum {
+	EA_NO_EVENT = -1
+};
 
 void ea_qp_stop(struct ea_qp *qp, const struct ea_stop *stop);
 
 /* sq.c */
 struct ea_tx_msg;
 int ea_sq_next(struct ea_qp *qp, struct ea_tx_msg *msg);
-void ea_sq_done(struct ea_qp *qp, uint16_t index);	/* this WQE has had its effect */
+void ea_sq_done(struct ea_qp *qp, uint16_t index); /* this WQE has had its effect */
 int ea_sq_payload(struct ea_qp *qp, uint16_t index, uint32_t off, uint32_t len, struct iovec *iov,
 		  int max, uint32_t *covered);
-void ea_sq_kick(struct ea_qp *qp);			/* what a stalled WQE waited for may be there */
+void ea_sq_kick(struct ea_qp *qp); /* what a stalled WQE waited for may be there */
 
 static inline bool ea_sq_outstanding(const struct ea_sq *sq, uint16_t index)
 {
@@ -312,7 +315,7 @@ struct ea_rq_end {
 	uint8_t opcode;
 	bool solicited;
 	uint32_t size;
-	uint32_t extra;			/* bytes 12..15 of the CQE as they lie in memory */
+	uint32_t extra; /* bytes 12..15 of the CQE as they lie in memory */
 };
 
 /* Fetch the oldest RQE.  EAGAIN: none, rx_resume() is owed; EINVAL: malformed. */
@@ -338,8 +341,9 @@ void ea_flush(struct ea_qp *qp, const struct ea_stop *stop);
 /* term.c */
 
 /*
- * End the QP because of what the peer sent: a Terminate with @codes and copies of @seg's header and of @rdma_hdr (the Read Request
- * behind it); both may be NULL.  @rq_syn: syndrome of the oldest RQE, 0 for FLUSH.  Returns EPROTO.
+ * End the QP because of what the peer sent: a Terminate with @codes and copies of @seg's header and of
+ * @rdma_hdr (the Read Request behind it); both may be NULL.  @rq_syn: syndrome of the oldest RQE, 0
+ * for FLUSH.  Returns EPROTO.
  */
 int ea_term_codes_send(struct ea_qp *qp, struct ea_term_codes codes, const struct ea_rx_seg *seg,
 		       const void *rdma_hdr, uint8_t rq_syn);
@@ -351,8 +355,8 @@ enum ea_term_cause ea_term_tagged_cause(enum ea_fault fault);
 enum ea_term_cause ea_term_remote_cause(enum ea_fault fault);
 
 /*
- * End the QP because of a WQE of its own, which completes with @syn: the SQ's at @index (the oldest when that one is
- * not outstanding), the RQ's oldest.
+ * End the QP because of a WQE of its own, which completes with @syn: the SQ's at @index (the oldest
+ * when that one is not outstanding), the RQ's oldest.
  */
 void ea_term_sq(struct ea_qp *qp, uint16_t index, uint8_t syn);
 void ea_term_rq(struct ea_qp *qp, uint8_t syn);
@@ -367,9 +371,9 @@ void ea_term_received(struct ea_qp *qp, const struct ea_rx_seg *seg, const void 
 
 /* Kinds of ea_tx_msg.kind */
 enum ea_tx_kind {
-	EA_TX_SQ_DATA,			/* slot: WQE index; the WQE is done with it */
-	EA_TX_SQ_MORE,			/* slot: WQE index; another message or a response follows */
-	EA_TX_READ_RESP,		/* slot: place in the IRQ */
+	EA_TX_SQ_DATA,	 /* slot: WQE index; the WQE is done with it */
+	EA_TX_SQ_MORE,	 /* slot: WQE index; another message or a response follows */
+	EA_TX_READ_RESP, /* slot: place in the IRQ */
 	EA_TX_ATOMIC_RESP,
 	EA_TX_TERMINATE,
 };

@@ -7,9 +7,9 @@
 #include "adapter/core/core_internal.h"
 
 enum {
-	NUMBERS_MAX = 1 << 20,		/* width of QPNs and CQNs in queue entries */
+	NUMBERS_MAX = 1 << 20, /* width of QPNs and CQNs in queue entries */
 	STAGS_MAX = 1 << 24,
-	CQE_SHIFT_MAX = 23,		/* doorbells carry 24 bits of a consumer index */
+	CQE_SHIFT_MAX = 23, /* doorbells carry 24 bits of a consumer index */
 	RQ_SHIFT_MAX = 15,
 };
 
@@ -18,10 +18,10 @@ struct ea_dev *ea_dev_create(const struct ea_dev_attr *attr, const struct ea_dma
 {
 	struct ea_dev *dev;
 
-	if (attr->max_qp < 2 || attr->max_qp > NUMBERS_MAX ||
-	    (attr->max_qp & (attr->max_qp - 1)) || attr->max_cq < 2 ||
-	    attr->max_cq > NUMBERS_MAX || attr->max_mr < 2 || attr->max_mr > STAGS_MAX ||
-	    attr->max_cqe_shift > CQE_SHIFT_MAX || attr->max_rq_shift > RQ_SHIFT_MAX) {
+	if (attr->max_qp < 2 || attr->max_qp > NUMBERS_MAX || (attr->max_qp & (attr->max_qp - 1)) ||
+	    attr->max_cq < 2 || attr->max_cq > NUMBERS_MAX || attr->max_mr < 2 ||
+	    attr->max_mr > STAGS_MAX || attr->max_cqe_shift > CQE_SHIFT_MAX ||
+	    attr->max_rq_shift > RQ_SHIFT_MAX) {
 		errno = EINVAL;
 		return NULL;
 	}

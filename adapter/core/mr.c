@@ -7,9 +7,10 @@
 #include "adapter/core/core_internal.h"
 
 #define STAG_INDEX_SHIFT 8
-#define ACCESS_ALL	(EA_ACCESS_REMOTE_ATOMIC | EA_ACCESS_LOCAL_READ | EA_ACCESS_LOCAL_WRITE | \
-			 EA_ACCESS_REMOTE_READ | EA_ACCESS_REMOTE_WRITE)
-#define ACCESS_LOCAL	(EA_ACCESS_LOCAL_READ | EA_ACCESS_LOCAL_WRITE)
+#define ACCESS_ALL                                                                \
+	(EA_ACCESS_REMOTE_ATOMIC | EA_ACCESS_LOCAL_READ | EA_ACCESS_LOCAL_WRITE | \
+	 EA_ACCESS_REMOTE_READ | EA_ACCESS_REMOTE_WRITE)
+#define ACCESS_LOCAL (EA_ACCESS_LOCAL_READ | EA_ACCESS_LOCAL_WRITE)
 
 int ea_mr_reg(struct ea_dev *dev, const struct ea_mr_attr *attr)
 {

@@ -7,7 +7,7 @@
 enum {
 	PAGE_SHIFT_MIN = 12,
 	PAGE_SHIFT_MAX = 30,
-	NODE_SHIFT = 9,			/* entries of a tree node */
+	NODE_SHIFT = 9, /* entries of a tree node */
 	NODE_MASK = (1 << NODE_SHIFT) - 1,
 	PTE_SIZE = 8,
 };

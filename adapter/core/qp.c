@@ -6,7 +6,9 @@
 
 #include "adapter/core/core_internal.h"
 
-enum { SQ_SHIFT_MAX = 15 };
+enum {
+	SQ_SHIFT_MAX = 15
+};
 
 int ea_qp_create(struct ea_dev *dev, const struct ea_qp_attr *attr)
 {
@@ -146,13 +148,17 @@ void ea_qp_stop(struct ea_qp *qp, const struct ea_stop *stop)
 	qp->state = stop->state;
 	if (!running)
 		return;
-	ea_flush(qp, stop);
+	/* before the flush, which gives the memory of an FPDU under way back to the program */
 	if (qp->link) {
-		if (stop->how == EA_SHUT_ABORT)
+		if (stop->how == EA_SHUT_ABORT) {
 			link_abort(qp);
-		else
+		} else {
+			qp->stopping = true;
 			qp->link->ops->shutdown(qp->link, stop->how);
+			qp->stopping = false;
+		}
 	}
+	ea_flush(qp, stop);
 	if (stop->event != EA_NO_EVENT)
 		qp->dev->host->async_event(qp->dev->ctx, stop->event, qp->qpn);
 }
@@ -245,7 +251,8 @@ int ea_qp_connect(struct ea_dev *dev, uint32_t qpn, struct ea_link *link,
 void ea_link_down(struct ea_link *link, int err)
 {
 	struct ea_qp *qp = link->qp;
-	struct ea_stop stop = { .state = EA_QP_CLOSING, .how = EA_SHUT_ABORT,
+	struct ea_stop stop = { .state = EA_QP_CLOSING,
+				.how = EA_SHUT_ABORT,
 				.event = EA_NO_EVENT };
 
 	if (!qp)

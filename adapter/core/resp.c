@@ -5,8 +5,9 @@
 #include "adapter/core/core_internal.h"
 
 /*
- * Room for one more request?  The peer may have as many in flight as was agreed.  It may see the end of a response before
- * the link reports it done, so only those the link has not begun count, as long as there are places.
+ * Room for one more request?  The peer may have as many in flight as was agreed.  It may see the end
+ * of a response before the link reports it done, so only those the link has not begun count, as long
+ * as there are places.
  */
 static bool irq_room(const struct ea_qp *qp)
 {
@@ -35,12 +36,12 @@ int ea_resp_read(struct ea_qp *qp, const struct ea_rx_seg *seg, const void *payl
 			return ea_term_peer(qp, ea_term_remote_cause(fault), seg, payload);
 	}
 	irq_push(qp, &(struct ea_irq_entry){
-		.to = req.src_to,
-		.stag = req.src_stag,
-		.len = req.len,
-		.sink_to = req.sink_to,
-		.sink_stag = req.sink_stag,
-	});
+			     .to = req.src_to,
+			     .stag = req.src_stag,
+			     .len = req.len,
+			     .sink_to = req.sink_to,
+			     .sink_stag = req.sink_stag,
+		     });
 	return 0;
 }
 
@@ -94,8 +95,7 @@ int ea_resp_next(struct ea_qp *qp, struct ea_tx_msg *msg)
 		ea_tx_ctrl(msg, ea_atomic_resp_encode(&resp, msg->ctrl));
 		msg->kind = EA_TX_ATOMIC_RESP;
 	} else {
-		ea_tx_tagged(msg, EA_RDMAP_READ_RESP, entry->sink_stag, entry->sink_to,
-			     entry->len);
+		ea_tx_tagged(msg, EA_RDMAP_READ_RESP, entry->sink_stag, entry->sink_to, entry->len);
 		msg->kind = EA_TX_READ_RESP;
 	}
 	msg->slot = qp->irq_next++;

@@ -135,8 +135,10 @@ static int begin_atomic_resp(struct ea_qp *qp, const struct ea_rx_seg *seg)
 
 int ea_rx_begin(struct ea_qp *qp, const struct ea_rx_seg *seg)
 {
-	if (ea_unlikely(qp->state != EA_QP_RTS))
+	if (ea_unlikely(qp->state != EA_QP_RTS)) {
+		qp->dev->stats.rx_drops++;
 		return ESHUTDOWN;
+	}
 	if (ea_unlikely(seg->opcode >= EA_RDMAP_NR_OPCODES ||
 			ea_rdmap_is_tagged(seg->opcode) != seg->tagged))
 		return ea_term_peer(qp, EA_TERM_OPCODE, seg, NULL);
@@ -315,8 +317,7 @@ static int rx_atomic_resp(struct ea_qp *qp, const struct ea_rx_seg *seg, const v
 	fault = ea_mr_iov(qp, entry->stag, entry->to, sizeof(resp.old), EA_ACCESS_LOCAL_WRITE, iov,
 			  2, &n, &covered);
 	if (fault || covered != sizeof(resp.old)) {
-		ea_term_sq(qp, entry->index,
-			   ea_fault_local(fault ? fault : EA_FAULT_ADDR));
+		ea_term_sq(qp, entry->index, ea_fault_local(fault ? fault : EA_FAULT_ADDR));
 		return EPROTO;
 	}
 	memcpy(iov[0].iov_base, &resp.old, iov[0].iov_len);

@@ -290,8 +290,7 @@ static int fetch_read(struct ea_qp *qp, uint64_t header, uint32_t blocks, struct
 	req.src_stag = ea_le32(wqe->b + EA_READ_RKEY);
 	req.src_to = ea_le64(wqe->b + EA_READ_RADDR);
 	if (req.len) {
-		fault = ea_mr_check(qp, req.sink_stag, req.sink_to, req.len,
-				    EA_ACCESS_LOCAL_WRITE);
+		fault = ea_mr_check(qp, req.sink_stag, req.sink_to, req.len, EA_ACCESS_LOCAL_WRITE);
 		if (fault)
 			return sq_reject(qp, ea_fault_local(fault));
 	}

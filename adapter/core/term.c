@@ -7,12 +7,9 @@
 enum ea_term_cause ea_term_tagged_cause(enum ea_fault fault)
 {
 	static const enum ea_term_cause causes[] = {
-		[EA_FAULT_NONE] = EA_TERM_DDP_LOCAL,
-		[EA_FAULT_STAG] = EA_TERM_TAGGED_STAG,
-		[EA_FAULT_ADDR] = EA_TERM_TAGGED_BOUNDS,
-		[EA_FAULT_RIGHT] = EA_TERM_TAGGED_RIGHTS,
-		[EA_FAULT_PD] = EA_TERM_TAGGED_ASSOC,
-		[EA_FAULT_WRAP] = EA_TERM_TAGGED_WRAP,
+		[EA_FAULT_NONE] = EA_TERM_DDP_LOCAL,	 [EA_FAULT_STAG] = EA_TERM_TAGGED_STAG,
+		[EA_FAULT_ADDR] = EA_TERM_TAGGED_BOUNDS, [EA_FAULT_RIGHT] = EA_TERM_TAGGED_RIGHTS,
+		[EA_FAULT_PD] = EA_TERM_TAGGED_ASSOC,	 [EA_FAULT_WRAP] = EA_TERM_TAGGED_WRAP,
 	};
 
 	return causes[fault];
@@ -21,12 +18,9 @@ enum ea_term_cause ea_term_tagged_cause(enum ea_fault fault)
 enum ea_term_cause ea_term_remote_cause(enum ea_fault fault)
 {
 	static const enum ea_term_cause causes[] = {
-		[EA_FAULT_NONE] = EA_TERM_RDMAP_LOCAL,
-		[EA_FAULT_STAG] = EA_TERM_REMOTE_STAG,
-		[EA_FAULT_ADDR] = EA_TERM_REMOTE_BOUNDS,
-		[EA_FAULT_RIGHT] = EA_TERM_REMOTE_RIGHTS,
-		[EA_FAULT_PD] = EA_TERM_REMOTE_ASSOC,
-		[EA_FAULT_WRAP] = EA_TERM_REMOTE_WRAP,
+		[EA_FAULT_NONE] = EA_TERM_RDMAP_LOCAL,	 [EA_FAULT_STAG] = EA_TERM_REMOTE_STAG,
+		[EA_FAULT_ADDR] = EA_TERM_REMOTE_BOUNDS, [EA_FAULT_RIGHT] = EA_TERM_REMOTE_RIGHTS,
+		[EA_FAULT_PD] = EA_TERM_REMOTE_ASSOC,	 [EA_FAULT_WRAP] = EA_TERM_REMOTE_WRAP,
 	};
 
 	return causes[fault];
@@ -49,8 +43,9 @@ static void term_prepare(struct ea_qp *qp, struct ea_term_codes codes, const str
 int ea_term_codes_send(struct ea_qp *qp, struct ea_term_codes codes, const struct ea_rx_seg *seg,
 		       const void *rdma_hdr, uint8_t rq_syn)
 {
-	bool protection = (codes.layer == EA_TERM_RDMAP && codes.etype == EA_TERM_RDMAP_PROTECTION) ||
-			  (codes.layer == EA_TERM_DDP && codes.etype == EA_TERM_DDP_TAGGED);
+	bool protection =
+		(codes.layer == EA_TERM_RDMAP && codes.etype == EA_TERM_RDMAP_PROTECTION) ||
+		(codes.layer == EA_TERM_DDP && codes.etype == EA_TERM_DDP_TAGGED);
 	struct ea_stop stop = {
 		.state = EA_QP_TERMINATE,
 		.how = EA_SHUT_TERMINATE,
@@ -88,8 +83,9 @@ static void term_local(struct ea_qp *qp, struct ea_stop *stop)
 
 void ea_term_sq(struct ea_qp *qp, uint16_t index, uint8_t syn)
 {
-	struct ea_stop stop = { .sq_syn = syn, .has_culprit = true, .sq_culprit = index,
-				.event = EA_NO_EVENT };
+	struct ea_stop stop = {
+		.sq_syn = syn, .has_culprit = true, .sq_culprit = index, .event = EA_NO_EVENT
+	};
 
 	term_local(qp, &stop);
 }

@@ -54,7 +54,7 @@ int ea_tx_payload(struct ea_qp *qp, const struct ea_tx_msg *msg, uint32_t off, u
 		  struct iovec *iov, int max, uint32_t *covered)
 {
 	*covered = 0;
-	if (ea_unlikely(qp->state != EA_QP_RTS))
+	if (ea_unlikely(qp->state != EA_QP_RTS && !qp->stopping))
 		return -ESHUTDOWN;
 	if (ea_unlikely(off > msg->len || len > msg->len - off))
 		return -EINVAL;

@@ -49,8 +49,7 @@ static void async_event(void *ctx, enum ea_async_event kind, uint32_t number)
 }
 
 static const struct ea_dma_ops dma_ops = { .map = map };
-static const struct ea_host_ops host_ops = { .comp_event = comp_event,
-					     .async_event = async_event };
+static const struct ea_host_ops host_ops = { .comp_event = comp_event, .async_event = async_event };
 
 uint64_t rig_alloc(struct rig *rig, uint32_t size)
 {
@@ -213,8 +212,9 @@ void cq_open(struct rig *rig, struct cq *cq, uint32_t cqn, uint8_t shift)
 
 void qp_open(struct rig *rig, struct qp *qp, uint32_t qpn, uint8_t sq_shift, uint8_t rq_shift)
 {
-	struct ea_qp_attr attr = { .qpn = qpn, .pdn = PD, .sq_shift = sq_shift,
-				   .rq_shift = rq_shift };
+	struct ea_qp_attr attr = {
+		.qpn = qpn, .pdn = PD, .sq_shift = sq_shift, .rq_shift = rq_shift
+	};
 
 	memset(qp, 0, sizeof(*qp));
 	qp->rig = rig;
@@ -230,7 +230,7 @@ void qp_open(struct rig *rig, struct qp *qp, uint32_t qpn, uint8_t sq_shift, uin
 	attr.sq = flat(qp->sq);
 	attr.rq = flat(qp->rq);
 	assert_int_equal(ea_qp_create(rig->dev, &attr), 0);
-	rig_alloc(rig, PAGE);			/* so that a byte too early is seen */
+	rig_alloc(rig, PAGE); /* so that a byte too early is seen */
 	qp->data = rig_alloc(rig, DATA_SIZE);
 	qp->key = mr_add(rig, (LKEY_IDX + qpn) << 8, PD, ALL_ACCESS, qp->data, DATA_SIZE);
 	qp->side.link.ops = &link_ops;
@@ -280,8 +280,8 @@ uint16_t put(struct qp *qp, const uint8_t *wqe, uint32_t used, uint32_t op, uint
 	uint32_t k, n;
 
 	qp->sq_pi += blocks;
-	header = (uint64_t)sgl_len << 56 | (uint64_t)(blocks - 1) << 52 |
-		 (uint64_t)qp->qpn << 32 | (uint64_t)op << 27 | qp->sq_pi;
+	header = (uint64_t)sgl_len << 56 | (uint64_t)(blocks - 1) << 52 | (uint64_t)qp->qpn << 32 |
+		 (uint64_t)op << 27 | qp->sq_pi;
 	if (flags & F_INLINE)
 		header |= 1ull << 25;
 	if (flags & F_FENCE)
@@ -384,8 +384,8 @@ uint16_t put_send(struct qp *qp, uint32_t op, uint32_t flags, const struct sge *
 	return put(qp, w, 16 + 16 * n, op, flags, n);
 }
 
-uint16_t put_send_inline(struct qp *qp, uint32_t op, uint32_t flags, const void *data,
-			 uint32_t len, uint32_t word)
+uint16_t put_send_inline(struct qp *qp, uint32_t op, uint32_t flags, const void *data, uint32_t len,
+			 uint32_t word)
 {
 	uint8_t w[128] = { 0 };
 
@@ -556,7 +556,7 @@ void expect_none(struct rig *rig, struct cq *cq)
 void arm(struct rig *rig, struct cq *cq, bool solicited)
 {
 	ea_db_cq(rig->dev, (uint64_t)cq->cqn << 32 | 1u << 31 | (uint32_t)solicited << 30 |
-			   (cq->ci & 0xffffff));
+				   (cq->ci & 0xffffff));
 }
 
 unsigned int fired(struct rig *rig, uint32_t cqn)
@@ -603,8 +603,9 @@ static void raw_header(struct ea_rx_seg *seg)
 
 struct ea_rx_seg tagged(uint8_t opcode, uint32_t stag, uint64_t to, uint32_t len, bool last)
 {
-	struct ea_rx_seg seg = { .opcode = opcode, .tagged = true, .stag = stag, .to = to,
-				 .len = len, .last = last };
+	struct ea_rx_seg seg = {
+		.opcode = opcode, .tagged = true, .stag = stag, .to = to, .len = len, .last = last
+	};
 
 	raw_header(&seg);
 	return seg;
@@ -613,8 +614,13 @@ struct ea_rx_seg tagged(uint8_t opcode, uint32_t stag, uint64_t to, uint32_t len
 struct ea_rx_seg untagged(uint8_t opcode, uint32_t qn, uint32_t msn, uint32_t mo, uint32_t word,
 			  uint32_t len, bool last)
 {
-	struct ea_rx_seg seg = { .opcode = opcode, .qn = qn, .msn = msn, .mo = mo,
-				 .ulp_word = word, .len = len, .last = last };
+	struct ea_rx_seg seg = { .opcode = opcode,
+				 .qn = qn,
+				 .msn = msn,
+				 .mo = mo,
+				 .ulp_word = word,
+				 .len = len,
+				 .last = last };
 
 	raw_header(&seg);
 	return seg;

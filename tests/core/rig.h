@@ -27,7 +27,7 @@ enum {
 	PAGE = 4096,
 	MEM_PAGES = 4096,
 	MEM_SIZE = MEM_PAGES * PAGE,
-	SQ_SHIFT = 6,			/* blocks */
+	SQ_SHIFT = 6, /* blocks */
 	RQ_SHIFT = 4,
 	CQ_SHIFT = 8,
 	PD = 7,
@@ -37,20 +37,37 @@ enum {
 	DATA_SIZE = 1 << 20,
 };
 
-#define BUS 0x7700000000ull		/* bus address of the memory's byte 0 */
+#define BUS 0x7700000000ull /* bus address of the memory's byte 0 */
 
 enum op {
-	OP_WRITE = 0, OP_READ = 1, OP_SEND = 2, OP_SEND_IMM = 3, OP_RECV = 4, OP_RECV_IMM = 5,
-	OP_RECV_INV = 6, OP_WRITE_IMM = 9, OP_RSP_SEND_IMM = 12, OP_SEND_INV = 13, OP_REG_MR = 14,
-	OP_LOCAL_INV = 15, OP_READ_INV = 16, OP_CAS = 17, OP_FAA = 18,
+	OP_WRITE = 0,
+	OP_READ = 1,
+	OP_SEND = 2,
+	OP_SEND_IMM = 3,
+	OP_RECV = 4,
+	OP_RECV_IMM = 5,
+	OP_RECV_INV = 6,
+	OP_WRITE_IMM = 9,
+	OP_RSP_SEND_IMM = 12,
+	OP_SEND_INV = 13,
+	OP_REG_MR = 14,
+	OP_LOCAL_INV = 15,
+	OP_READ_INV = 16,
+	OP_CAS = 17,
+	OP_FAA = 18,
 };
 
-enum flag { F_CE = 1, F_SE = 2, F_FENCE = 4, F_INLINE = 8 };
+enum flag {
+	F_CE = 1,
+	F_SE = 2,
+	F_FENCE = 4,
+	F_INLINE = 8
+};
 
 struct event {
 	bool async;
-	uint32_t kind;			/* async: enum ea_async_event */
-	uint32_t number;		/* CQN or QPN */
+	uint32_t kind;	 /* async: enum ea_async_event */
+	uint32_t number; /* CQN or QPN */
 	uint32_t pi;
 };
 
@@ -62,7 +79,7 @@ struct wc {
 
 struct cq {
 	uint32_t cqn;
-	uint64_t ring;			/* bus address */
+	uint64_t ring; /* bus address */
 	uint32_t ci;
 	uint8_t shift;
 };
@@ -81,8 +98,8 @@ struct side {
 	bool busy;
 	struct ea_tx_msg msg;
 	uint32_t off;
-	uint32_t last_seg;		/* payload bytes of the segments sent last */
-	int rx_err;			/* result that ended reception here */
+	uint32_t last_seg; /* payload bytes of the segments sent last */
+	int rx_err;	   /* result that ended reception here */
 	unsigned int msgs, segs;
 };
 
@@ -90,10 +107,10 @@ struct qp {
 	struct rig *rig;
 	uint32_t qpn;
 	struct cq scq, rcq;
-	uint64_t sq, rq;		/* bus addresses */
+	uint64_t sq, rq; /* bus addresses */
 	uint8_t sq_shift, rq_shift;
-	uint16_t sq_pi, rq_pi;		/* software's counters */
-	uint64_t data;			/* bus address of DATA_SIZE bytes under key */
+	uint16_t sq_pi, rq_pi; /* software's counters */
+	uint64_t data;	       /* bus address of DATA_SIZE bytes under key */
 	uint32_t key;
 	struct side side;
 };
@@ -101,10 +118,10 @@ struct qp {
 struct rig {
 	struct ea_dev *dev;
 	uint8_t *mem;
-	uint32_t next;			/* free memory, bytes */
-	bool scattered;			/* neighbouring pages are not neighbours in the host */
-	uint64_t fail_at;		/* an address that is not mapped any more; 0: none */
-	uint32_t mulpdu;		/* payload bytes of a segment */
+	uint32_t next;	  /* free memory, bytes */
+	bool scattered;	  /* neighbouring pages are not neighbours in the host */
+	uint64_t fail_at; /* an address that is not mapped any more; 0: none */
+	uint32_t mulpdu;  /* payload bytes of a segment */
 	struct event events[EVENTS_MAX];
 	unsigned int nevents;
 	struct qp a, b;
@@ -120,8 +137,8 @@ void rig_open_bare(struct rig *rig, bool scattered);
 void qp_open(struct rig *rig, struct qp *qp, uint32_t qpn, uint8_t sq_shift, uint8_t rq_shift);
 void cq_open(struct rig *rig, struct cq *cq, uint32_t cqn, uint8_t shift);
 
-uint64_t rig_alloc(struct rig *rig, uint32_t size);	/* page aligned bus address */
-uint8_t *at(struct rig *rig, uint64_t bus);		/* one page can be used there */
+uint64_t rig_alloc(struct rig *rig, uint32_t size); /* page aligned bus address */
+uint8_t *at(struct rig *rig, uint64_t bus);	    /* one page can be used there */
 void poke(struct rig *rig, uint64_t bus, const void *data, size_t len);
 void peek(struct rig *rig, uint64_t bus, void *data, size_t len);
 void poke64(struct rig *rig, uint64_t bus, uint64_t value);
@@ -142,8 +159,8 @@ uint16_t put_write_inline(struct qp *qp, uint32_t op, uint32_t flags, const void
 			  uint32_t len, uint32_t rkey, uint64_t raddr, uint32_t imm);
 uint16_t put_send(struct qp *qp, uint32_t op, uint32_t flags, const struct sge *sge, uint32_t n,
 		  uint32_t word);
-uint16_t put_send_inline(struct qp *qp, uint32_t op, uint32_t flags, const void *data,
-			 uint32_t len, uint32_t word);
+uint16_t put_send_inline(struct qp *qp, uint32_t op, uint32_t flags, const void *data, uint32_t len,
+			 uint32_t word);
 uint16_t put_read(struct qp *qp, uint32_t op, uint32_t flags, struct sge sink, uint32_t rkey,
 		  uint64_t raddr, uint32_t inv);
 uint16_t put_atomic(struct qp *qp, uint32_t op, uint32_t flags, struct sge result, uint32_t rkey,
@@ -156,7 +173,7 @@ void patch32(struct qp *qp, uint16_t index, uint32_t off, uint32_t value);
 void ring_sq(struct qp *qp);
 void ring_sq_at(struct qp *qp, uint16_t pi);
 
-void put_recv(struct qp *qp, uint64_t addr, uint32_t len, uint32_t lkey);	/* rings */
+void put_recv(struct qp *qp, uint64_t addr, uint32_t len, uint32_t lkey); /* rings */
 void ring_rq_at(struct qp *qp, uint16_t pi);
 
 /* Completions: next one or false; the owner bit is checked against the lap. */
@@ -165,7 +182,7 @@ void expect_wc(struct rig *rig, struct cq *cq, uint32_t opcode, uint32_t qtype, 
 	       uint32_t index, uint32_t size);
 void expect_none(struct rig *rig, struct cq *cq);
 void arm(struct rig *rig, struct cq *cq, bool solicited);
-unsigned int fired(struct rig *rig, uint32_t cqn);	/* and forget */
+unsigned int fired(struct rig *rig, uint32_t cqn); /* and forget */
 unsigned int asyncs(struct rig *rig, enum ea_async_event kind, uint32_t qpn);
 
 /* Carry messages until nothing moves. */

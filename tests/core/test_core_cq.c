@@ -2,7 +2,9 @@
 /* Completion queues: laps, arming, firing, lost memory. */
 #include "tests/core/rig.h"
 
-enum { CE = F_CE };
+enum {
+	CE = F_CE
+};
 
 /* One completion on a's send CQ. */
 static void complete(struct rig *rig)
@@ -50,11 +52,11 @@ static void fire_once(void **state)
 	rig_connect(&rig, 1, 1);
 	complete(&rig);
 	drain(&rig, &rig.a.scq, 1);
-	assert_int_equal(fired(&rig, 1), 0);		/* not armed at creation */
+	assert_int_equal(fired(&rig, 1), 0); /* not armed at creation */
 
 	arm(&rig, &rig.a.scq, false);
 	assert_int_equal(fired(&rig, 1), 0);
-	arm(&rig, &rig.a.scq, false);			/* twice is once */
+	arm(&rig, &rig.a.scq, false); /* twice is once */
 	complete(&rig);
 	assert_int_equal(fired(&rig, 1), 1);
 	complete(&rig);
@@ -228,8 +230,9 @@ static void create_checks(void **state)
 	assert_int_equal(ea_cq_create(rig.dev, &attr), EINVAL);
 
 	/* one page holds 128 entries, from offset 32 on only 127 */
-	attr.pages = (struct ea_pages){ .form = EA_PAGES_INLINE, .page_shift = 12, .npages = 1,
-					.addr = { ring } };
+	attr.pages = (struct ea_pages){
+		.form = EA_PAGES_INLINE, .page_shift = 12, .npages = 1, .addr = { ring }
+	};
 	assert_int_equal(ea_cq_create(rig.dev, &attr), 0);
 	assert_int_equal(ea_cq_destroy(rig.dev, 20), 0);
 	attr.pages.first_off = 32;
@@ -314,14 +317,10 @@ static void shared(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(owner_laps),
-		cmocka_unit_test(fire_once),
-		cmocka_unit_test(solicited_only),
-		cmocka_unit_test(solicited_position),
-		cmocka_unit_test(ci_wraps),
-		cmocka_unit_test(memory_gone),
-		cmocka_unit_test(create_checks),
-		cmocka_unit_test(shared),
+		cmocka_unit_test(owner_laps),	  cmocka_unit_test(fire_once),
+		cmocka_unit_test(solicited_only), cmocka_unit_test(solicited_position),
+		cmocka_unit_test(ci_wraps),	  cmocka_unit_test(memory_gone),
+		cmocka_unit_test(create_checks),  cmocka_unit_test(shared),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

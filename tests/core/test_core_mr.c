@@ -2,7 +2,13 @@
 /* Memory regions: every form of page list, bounds, rights, keys, fast registration. */
 #include "tests/core/rig.h"
 
-enum { CE = F_CE, STAG = 0x4200, SYN_STAG = 10, SYN_ADDR = 11, SYN_WRAP = 14 };
+enum {
+	CE = F_CE,
+	STAG = 0x4200,
+	SYN_STAG = 10,
+	SYN_ADDR = 11,
+	SYN_WRAP = 14
+};
 
 /* A write of @len bytes of @seed into the region by the peer; its result. */
 static int remote_write(struct rig *rig, uint32_t stag, uint64_t to, uint32_t len, uint32_t seed)
@@ -29,8 +35,9 @@ static void reconnect(struct rig *rig)
 /* Scattered pages listed in each form; the region begins and ends in the middle of a page. */
 static void page_forms(void **state)
 {
-	struct ea_mr_attr attr = { .stag = STAG, .pdn = PD, .access = ALL_ACCESS,
-				   .type = EA_MR_NORMAL };
+	struct ea_mr_attr attr = {
+		.stag = STAG, .pdn = PD, .access = ALL_ACCESS, .type = EA_MR_NORMAL
+	};
 	enum ea_pages_form form;
 	struct rig rig;
 	uint64_t pages[600], list, mid, top;
@@ -52,8 +59,9 @@ static void page_forms(void **state)
 				poke64(&rig, list + 8 * i, pages[i]);
 			attr.start = 0xabcdef0000000 + 100;
 			attr.len = (uint64_t)n * PAGE - 100 - 50;
-			attr.pages = (struct ea_pages){ .form = form, .page_shift = 12,
-							.npages = n, .first_off = 100 };
+			attr.pages = (struct ea_pages){
+				.form = form, .page_shift = 12, .npages = n, .first_off = 100
+			};
 			switch (form) {
 			case EA_PAGES_INLINE:
 				memcpy(attr.pages.addr, pages, 32);
@@ -117,8 +125,9 @@ static void page_forms(void **state)
 /* Regions above 4 GiB: huge pages, and lengths and offsets that need 33 bits. */
 static void huge(void **state)
 {
-	struct ea_mr_attr attr = { .stag = STAG, .pdn = PD, .access = ALL_ACCESS,
-				   .type = EA_MR_NORMAL };
+	struct ea_mr_attr attr = {
+		.stag = STAG, .pdn = PD, .access = ALL_ACCESS, .type = EA_MR_NORMAL
+	};
 	struct ea_read_req req = { .len = UINT32_MAX };
 	uint8_t buf[EA_READ_REQ_LEN];
 	struct iovec iov[EA_IOV_MAX];
@@ -139,8 +148,9 @@ static void huge(void **state)
 		poke64(&rig, list + 8 * i, data - 4096);
 	attr.start = start;
 	attr.len = 8ull << 30;
-	attr.pages = (struct ea_pages){ .form = EA_PAGES_ARRAY, .page_shift = 30, .npages = 8,
-					.addr = { list } };
+	attr.pages = (struct ea_pages){
+		.form = EA_PAGES_ARRAY, .page_shift = 30, .npages = 8, .addr = { list }
+	};
 	assert_int_equal(ea_mr_reg(rig.dev, &attr), 0);
 	assert_int_equal(remote_write(&rig, STAG, start + (5ull << 30) + 4096, 100, 1), 0);
 	assert_true(filled(&rig, data, 100, 1));
@@ -158,17 +168,19 @@ static void huge(void **state)
 	assert_int_equal(ea_tx_next(rig.b.side.link.qp, &msg), 0);
 	assert_int_equal(msg.len, UINT32_MAX);
 	assert_int_equal(ea_tx_payload(rig.b.side.link.qp, &msg, UINT32_MAX - 20, 20, iov,
-				       EA_IOV_MAX, &covered), 1);
+				       EA_IOV_MAX, &covered),
+			 1);
 	assert_int_equal(covered, 20);
 	assert_ptr_equal(iov[0].iov_base, at(&rig, data + 50 + UINT32_MAX - 20 - (4ull << 30) + 1));
 	/* off + len past the message */
 	assert_int_equal(ea_tx_payload(rig.b.side.link.qp, &msg, UINT32_MAX - 20, 21, iov,
-				       EA_IOV_MAX, &covered), -EINVAL);
+				       EA_IOV_MAX, &covered),
+			 -EINVAL);
 	reconnect(&rig);
 
 	/* SGEs whose lengths add up to 2^32 + 100 */
-	put_send(&rig.a, OP_SEND, CE, (struct sge[]){ { start, UINT32_MAX, STAG },
-						      { start, 101, STAG } }, 2, 0);
+	put_send(&rig.a, OP_SEND, CE,
+		 (struct sge[]){ { start, UINT32_MAX, STAG }, { start, 101, STAG } }, 2, 0);
 	ring_sq(&rig.a);
 	pump(&rig);
 	expect_wc(&rig, &rig.a.scq, OP_SEND, 0, 8, 0, 0);
@@ -178,8 +190,9 @@ static void huge(void **state)
 static void big_tree(void **state)
 {
 	/* TREE3 with page indices above 2^18, TREE2 at its last entry */
-	struct ea_mr_attr attr = { .stag = STAG, .pdn = PD, .access = ALL_ACCESS,
-				   .type = EA_MR_NORMAL };
+	struct ea_mr_attr attr = {
+		.stag = STAG, .pdn = PD, .access = ALL_ACCESS, .type = EA_MR_NORMAL
+	};
 	uint64_t top, mid, bottom, data;
 	const uint64_t page = (3ull << 18) + (5 << 9) + 7;
 	struct rig rig;
@@ -196,8 +209,9 @@ static void big_tree(void **state)
 	poke64(&rig, bottom + 8 * 7, data);
 	attr.start = 0x10000000000;
 	attr.len = (page + 1) * PAGE;
-	attr.pages = (struct ea_pages){ .form = EA_PAGES_TREE3, .page_shift = 12,
-					.npages = page + 1, .addr = { top } };
+	attr.pages = (struct ea_pages){
+		.form = EA_PAGES_TREE3, .page_shift = 12, .npages = page + 1, .addr = { top }
+	};
 	assert_int_equal(ea_mr_reg(rig.dev, &attr), 0);
 	assert_int_equal(remote_write(&rig, STAG, attr.start + page * PAGE, PAGE, 2), 0);
 	assert_true(filled(&rig, data, PAGE, 2));
@@ -208,8 +222,9 @@ static void big_tree(void **state)
 	reconnect(&rig);
 	poke64(&rig, mid + 8 * 511, bottom);
 	poke64(&rig, bottom + 8 * 511, data);
-	attr.pages = (struct ea_pages){ .form = EA_PAGES_TREE2, .page_shift = 12,
-					.npages = 1 << 18, .addr = { mid } };
+	attr.pages = (struct ea_pages){
+		.form = EA_PAGES_TREE2, .page_shift = 12, .npages = 1 << 18, .addr = { mid }
+	};
 	attr.len = (uint64_t)PAGE << 18;
 	assert_int_equal(ea_mr_reg(rig.dev, &attr), 0);
 	assert_int_equal(remote_write(&rig, STAG, attr.start + attr.len - PAGE, PAGE, 3), 0);
@@ -232,12 +247,17 @@ static void register_checks(void **state)
 
 	(void)state;
 	rig_open(&rig, false);
-	good = (struct ea_mr_attr){ .stag = STAG, .pdn = PD, .access = ALL_ACCESS,
-				    .type = EA_MR_NORMAL, .start = 4096, .len = 4096 };
-	good.pages = (struct ea_pages){ .form = EA_PAGES_INLINE, .page_shift = 12, .npages = 1,
-					.addr = { rig.a.data } };
+	good = (struct ea_mr_attr){ .stag = STAG,
+				    .pdn = PD,
+				    .access = ALL_ACCESS,
+				    .type = EA_MR_NORMAL,
+				    .start = 4096,
+				    .len = 4096 };
+	good.pages = (struct ea_pages){
+		.form = EA_PAGES_INLINE, .page_shift = 12, .npages = 1, .addr = { rig.a.data }
+	};
 	attr = good;
-	attr.stag = 0x12;			/* index 0 */
+	attr.stag = 0x12; /* index 0 */
 	assert_int_equal(ea_mr_reg(rig.dev, &attr), EINVAL);
 	attr.stag = 512 << 8;
 	assert_int_equal(ea_mr_reg(rig.dev, &attr), EINVAL);
@@ -284,7 +304,10 @@ static void register_checks(void **state)
 /* Each remote right, and only that, lets its operation through. */
 static void rights(void **state)
 {
-	struct { uint32_t op; uint32_t right; } cases[] = {
+	struct {
+		uint32_t op;
+		uint32_t right;
+	} cases[] = {
 		{ OP_WRITE, EA_ACCESS_REMOTE_WRITE },
 		{ OP_READ, EA_ACCESS_REMOTE_READ },
 		{ OP_FAA, EA_ACCESS_REMOTE_ATOMIC },
@@ -355,8 +378,9 @@ static void misaligned_atomic(void **state)
 /* The life of a region for fast registration. */
 static void fast_registration(void **state)
 {
-	struct ea_mr_attr frmr = { .stag = STAG, .pdn = PD, .access = ALL_ACCESS,
-				   .type = EA_MR_FRMR };
+	struct ea_mr_attr frmr = {
+		.stag = STAG, .pdn = PD, .access = ALL_ACCESS, .type = EA_MR_FRMR
+	};
 	struct ea_tx_msg msg;
 	uint64_t array, pages[4];
 	struct rig rig;
@@ -367,8 +391,9 @@ static void fast_registration(void **state)
 	rig_open(&rig, false);
 	rig_connect(&rig, 4, 4);
 	array = rig_alloc(&rig, PAGE);
-	frmr.pages = (struct ea_pages){ .form = EA_PAGES_ARRAY, .page_shift = 12, .npages = 16,
-					.addr = { array } };
+	frmr.pages = (struct ea_pages){
+		.form = EA_PAGES_ARRAY, .page_shift = 12, .npages = 16, .addr = { array }
+	};
 	assert_int_equal(ea_mr_reg(rig.dev, &frmr), 0);
 
 	/* not valid yet */
@@ -433,14 +458,16 @@ static void fast_registration(void **state)
 static void bad_fast_registration(void **state)
 {
 	struct {
-		uint64_t iova; uint32_t len, type, n; uint8_t syn;
+		uint64_t iova;
+		uint32_t len, type, n;
+		uint8_t syn;
 	} cases[] = {
-		{ 0, PAGE, 0, 5, 8 },			/* 5 pages inline */
-		{ 0, PAGE, 0, 0, SYN_ADDR },		/* none */
+		{ 0, PAGE, 0, 5, 8 },	     /* 5 pages inline */
+		{ 0, PAGE, 0, 0, SYN_ADDR }, /* none */
 		{ 0, PAGE + 1, 0, 1, SYN_ADDR },
 		{ 1, PAGE, 0, 1, SYN_ADDR },
 		{ UINT64_MAX - 10, PAGE, 0, 2, SYN_WRAP },
-		{ 0, PAGE, 1, 17, 8 },			/* array of 16 */
+		{ 0, PAGE, 1, 17, 8 }, /* array of 16 */
 		{ 0, 16 * PAGE + 1, 1, 16, SYN_ADDR },
 		{ 0, PAGE, 2, 1, 8 },
 		{ 0, PAGE, 3, 1, 8 },
@@ -455,8 +482,10 @@ static void bad_fast_registration(void **state)
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		rig_open(&rig, false);
 		rig_connect(&rig, 1, 1);
-		frmr.pages = (struct ea_pages){ .form = EA_PAGES_ARRAY, .page_shift = 12,
-						.npages = 16, .addr = { rig_alloc(&rig, PAGE) } };
+		frmr.pages = (struct ea_pages){ .form = EA_PAGES_ARRAY,
+						.page_shift = 12,
+						.npages = 16,
+						.addr = { rig_alloc(&rig, PAGE) } };
 		assert_int_equal(ea_mr_reg(rig.dev, &frmr), 0);
 		pages[0] = pages[1] = pages[2] = pages[3] = rig.a.data;
 		put_reg(&rig.a, 0, STAG, cases[i].iova, cases[i].len, ALL_ACCESS, cases[i].type,
@@ -481,7 +510,9 @@ static void bad_fast_registration(void **state)
 
 static void dma_region(void **state)
 {
-	struct ea_mr_attr attr = { .stag = STAG, .pdn = PD, .type = EA_MR_DMA,
+	struct ea_mr_attr attr = { .stag = STAG,
+				   .pdn = PD,
+				   .type = EA_MR_DMA,
 				   .access = EA_ACCESS_LOCAL_READ | EA_ACCESS_REMOTE_WRITE };
 	struct rig rig;
 

@@ -2,11 +2,13 @@
 /* Every kind of work request, from the bytes of the WQE to the bytes of the completion at both ends. */
 #include "tests/core/rig.h"
 
-enum { CE = F_CE };
+enum {
+	CE = F_CE
+};
 
 static bool modes[] = { false, true };
 
-#define FOR_BOTH_MEMORIES(rig, mode) \
+#define FOR_BOTH_MEMORIES(rig, mode)                                                             \
 	for (mode = 0; mode < 2 && (rig_open(rig, modes[mode]), rig_connect(rig, 16, 16), true); \
 	     mode++, rig_close(rig))
 
@@ -33,14 +35,15 @@ static void write_sizes(void **state)
 	int mode;
 
 	(void)state;
-	FOR_BOTH_MEMORIES(&rig, mode) {
+	FOR_BOTH_MEMORIES(&rig, mode)
+	{
 		for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 			struct sge sge = sge_of(&rig.a, 13, sizes[i]);
 
 			fill(&rig, sge.addr, sge.len, i);
 			fill(&rig, rig.b.data, sge.len + 100, 99);
-			index = put_write(&rig.a, OP_WRITE, CE, &sge, 1, rig.b.key,
-					  rig.b.data + 3, 0);
+			index = put_write(&rig.a, OP_WRITE, CE, &sge, 1, rig.b.key, rig.b.data + 3,
+					  0);
 			ring_sq(&rig.a);
 			assert_true(rig.a.side.ready);
 			pump(&rig);
@@ -61,13 +64,15 @@ static void six_sges(void **state)
 	int mode, kind;
 
 	(void)state;
-	FOR_BOTH_MEMORIES(&rig, mode) {
+	FOR_BOTH_MEMORIES(&rig, mode)
+	{
 		for (kind = 0; kind < 2; kind++) {
 			for (n = 0; n <= 6; n++) {
 				len = 0;
 				for (i = 0; i < n; i++) {
 					/* one of them empty, with a key that is none */
-					sge[i] = sge_of(&rig.a, 5000 * i + i, i == 2 ? 0 : 300 * i + 1);
+					sge[i] = sge_of(&rig.a, 5000 * i + i,
+							i == 2 ? 0 : 300 * i + 1);
 					if (i == 2)
 						sge[i].lkey = 0xdeadbe00;
 					len += sge[i].len;
@@ -113,7 +118,8 @@ static void inline_everywhere(void **state)
 	int mode;
 
 	(void)state;
-	FOR_BOTH_MEMORIES(&rig, mode) {
+	FOR_BOTH_MEMORIES(&rig, mode)
+	{
 		rounds = 0;
 		for (len = 0; len <= 96; len++) {
 			for (i = 0; i < 24; i++) {
@@ -154,7 +160,8 @@ static void send_kinds(void **state)
 	int mode;
 
 	(void)state;
-	FOR_BOTH_MEMORIES(&rig, mode) {
+	FOR_BOTH_MEMORIES(&rig, mode)
+	{
 		sge = sge_of(&rig.a, 0, 2500);
 		fill(&rig, sge.addr, sge.len, 5);
 		for (i = 0; i < 2; i++) {
@@ -205,7 +212,8 @@ static void write_with_imm(void **state)
 	int mode;
 
 	(void)state;
-	FOR_BOTH_MEMORIES(&rig, mode) {
+	FOR_BOTH_MEMORIES(&rig, mode)
+	{
 		for (i = 0; i < 2; i++) {
 			for (k = 0; k < 3; k++) {
 				struct sge sge = sge_of(&rig.a, 0, sizes[k]);
@@ -233,10 +241,14 @@ static void write_with_imm(void **state)
 
 static void solicited(void **state)
 {
-	struct { uint32_t op; uint32_t flags; bool event; } cases[] = {
-		{ OP_SEND, 0, false }, { OP_SEND, F_SE, true },
-		{ OP_SEND_IMM, 0, false }, { OP_SEND_IMM, F_SE, true },
-		{ OP_SEND_INV, 0, false }, { OP_SEND_INV, F_SE, true },
+	struct {
+		uint32_t op;
+		uint32_t flags;
+		bool event;
+	} cases[] = {
+		{ OP_SEND, 0, false },	    { OP_SEND, F_SE, true },
+		{ OP_SEND_IMM, 0, false },  { OP_SEND_IMM, F_SE, true },
+		{ OP_SEND_INV, 0, false },  { OP_SEND_INV, F_SE, true },
 		{ OP_WRITE_IMM, 0, false }, { OP_WRITE_IMM, F_SE, true },
 	};
 	struct rig rig;
@@ -275,13 +287,15 @@ static void read_sizes(void **state)
 	int mode;
 
 	(void)state;
-	FOR_BOTH_MEMORIES(&rig, mode) {
+	FOR_BOTH_MEMORIES(&rig, mode)
+	{
 		for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 			fill(&rig, rig.b.data + 77, sizes[i], i);
 			fill(&rig, rig.a.data, sizes[i] + 20, 98);
 			/* the inline flag means nothing here */
 			index = put_read(&rig.a, OP_READ, CE | F_INLINE,
-					 sge_of(&rig.a, 9, sizes[i]), rig.b.key, rig.b.data + 77, 0);
+					 sge_of(&rig.a, 9, sizes[i]), rig.b.key, rig.b.data + 77,
+					 0);
 			ring_sq(&rig.a);
 			pump(&rig);
 			expect_wc(&rig, &rig.a.scq, OP_READ, 0, 0, index, sizes[i]);
@@ -331,7 +345,8 @@ static void atomics(void **state)
 	int mode;
 
 	(void)state;
-	FOR_BOTH_MEMORIES(&rig, mode) {
+	FOR_BOTH_MEMORIES(&rig, mode)
+	{
 		target = rig.b.data + 4096;
 		/* an unaligned result that lies on two pages */
 		result = rig.a.data + 4096 - 3;
@@ -375,7 +390,9 @@ static void invalidating_read(void **state)
 	rig_open(&rig, false);
 	rig_connect(&rig, 4, 4);
 	pages[0] = rig.a.data;
-	frmr.pages = (struct ea_pages){ .form = EA_PAGES_ARRAY, .page_shift = 12, .npages = 16,
+	frmr.pages = (struct ea_pages){ .form = EA_PAGES_ARRAY,
+					.page_shift = 12,
+					.npages = 16,
 					.addr = { rig_alloc(&rig, 128) } };
 	assert_int_equal(ea_mr_reg(rig.dev, &frmr), 0);
 	fill(&rig, rig.b.data, 100, 6);
@@ -384,8 +401,8 @@ static void invalidating_read(void **state)
 	index = put_read(&rig.a, OP_READ_INV, CE, (struct sge){ 0x1010, 100, 70 << 8 | 5 },
 			 rig.b.key, rig.b.data, 70 << 8 | 5);
 	/* the region is gone when the READ has ended */
-	put_read(&rig.a, OP_READ, CE | F_FENCE, (struct sge){ 0x1010, 100, 70 << 8 | 5 },
-		 rig.b.key, rig.b.data, 0);
+	put_read(&rig.a, OP_READ, CE | F_FENCE, (struct sge){ 0x1010, 100, 70 << 8 | 5 }, rig.b.key,
+		 rig.b.data, 0);
 	ring_sq(&rig.a);
 	pump(&rig);
 	expect_wc(&rig, &rig.a.scq, OP_READ_INV, 0, 0, index, 100);
@@ -397,16 +414,11 @@ static void invalidating_read(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(write_sizes),
-		cmocka_unit_test(six_sges),
-		cmocka_unit_test(inline_everywhere),
-		cmocka_unit_test(send_kinds),
-		cmocka_unit_test(write_with_imm),
-		cmocka_unit_test(solicited),
-		cmocka_unit_test(read_sizes),
-		cmocka_unit_test(reads_both_ways),
-		cmocka_unit_test(atomics),
-		cmocka_unit_test(invalidating_read),
+		cmocka_unit_test(write_sizes),	     cmocka_unit_test(six_sges),
+		cmocka_unit_test(inline_everywhere), cmocka_unit_test(send_kinds),
+		cmocka_unit_test(write_with_imm),    cmocka_unit_test(solicited),
+		cmocka_unit_test(read_sizes),	     cmocka_unit_test(reads_both_ways),
+		cmocka_unit_test(atomics),	     cmocka_unit_test(invalidating_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

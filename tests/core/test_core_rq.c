@@ -2,7 +2,11 @@
 /* The receive queue: waiting for buffers, sizes, malformed entries. */
 #include "tests/core/rig.h"
 
-enum { CE = F_CE, SYN_RECV_FORMAT = 2, SYN_FLUSH = 15 };
+enum {
+	CE = F_CE,
+	SYN_RECV_FORMAT = 2,
+	SYN_FLUSH = 15
+};
 
 static struct sge sge_of(struct qp *qp, uint32_t off, uint32_t len)
 {
@@ -131,15 +135,19 @@ static void zero_length(void **state)
 
 static void malformed(void **state)
 {
-	struct { uint32_t off; uint8_t byte; uint8_t syn; } cases[] = {
-		{ 0, 2, SYN_RECV_FORMAT },	/* index */
+	struct {
+		uint32_t off;
+		uint8_t byte;
+		uint8_t syn;
+	} cases[] = {
+		{ 0, 2, SYN_RECV_FORMAT }, /* index */
 		{ 1, 1, SYN_RECV_FORMAT },
-		{ 4, 1, SYN_RECV_FORMAT },	/* QPN */
+		{ 4, 1, SYN_RECV_FORMAT }, /* QPN */
 		{ 6, 0x10, SYN_RECV_FORMAT },
-		{ 28, 1, 10 },			/* key byte */
-		{ 30, 9, 10 },			/* key index */
-		{ 21, 0x12, 11 },		/* address */
-		{ 2, 0x77, 0 },			/* reserved */
+		{ 28, 1, 10 },	  /* key byte */
+		{ 30, 9, 10 },	  /* key index */
+		{ 21, 0x12, 11 }, /* address */
+		{ 2, 0x77, 0 },	  /* reserved */
 		{ 9, 0x77, 0 },
 	};
 	struct sge sge;
@@ -205,7 +213,8 @@ static void dereg_in_the_middle(void **state)
 	assert_int_equal(covered, 4096);
 	assert_int_equal(ea_mr_dereg(rig.dev, rig.b.key), 0);
 	assert_int_equal(ea_rx_target(rig.b.side.link.qp, &seg, 4096, 4096, iov, EA_IOV_MAX,
-				      &covered), -EFAULT);
+				      &covered),
+			 -EFAULT);
 	expect_wc(&rig, &rig.b.rcq, OP_RECV, 1, 10, 0, 0);
 	expect_term(&rig.b, EA_TERM_DDP_LOCAL, &msg);
 	rig_close(&rig);
@@ -221,8 +230,8 @@ static void doorbell_too_far(void **state)
 	rig_connect(&rig, 1, 1);
 	put_recv(&rig.b, rig.b.data, 100, rig.b.key);
 	put_recv(&rig.b, rig.b.data, 100, rig.b.key);
-	ring_rq_at(&rig.b, 1);			/* an old one */
-	ring_rq_at(&rig.b, 17);			/* one more than the ring has */
+	ring_rq_at(&rig.b, 1);	/* an old one */
+	ring_rq_at(&rig.b, 17); /* one more than the ring has */
 	expect_wc(&rig, &rig.b.rcq, OP_RECV, 1, SYN_RECV_FORMAT, 0, 0);
 	expect_wc(&rig, &rig.b.rcq, OP_RECV, 1, SYN_FLUSH, 1, 0);
 	expect_none(&rig, &rig.b.rcq);
@@ -240,7 +249,7 @@ static void laps(void **state)
 	(void)state;
 	rig_open_bare(&rig, true);
 	qp_open(&rig, &rig.a, 1, 6, 0);
-	qp_open(&rig, &rig.b, 2, 6, 8);		/* two pages */
+	qp_open(&rig, &rig.b, 2, 6, 8); /* two pages */
 	rig_connect(&rig, 1, 1);
 	while (total < 3 * 65536 + 20) {
 		for (k = 0; k < 32; k++)

@@ -2,7 +2,12 @@
 /* The life of a QP: flushing, states, links that end, reset, destruction. */
 #include "tests/core/rig.h"
 
-enum { CE = F_CE, FLUSH = 15, RETRY = 16, FORMAT = 8 };
+enum {
+	CE = F_CE,
+	FLUSH = 15,
+	RETRY = 16,
+	FORMAT = 8
+};
 
 static void write_one(struct qp *qp, uint32_t flags)
 {
@@ -43,7 +48,8 @@ static void flush_fifo(void **state)
 			assert_int_equal(state_of(&rig.a), ways[w]);
 			assert_true(rig.a.side.shut);
 			assert_int_equal(rig.a.side.how, ways[w] == EA_QP_CLOSING ?
-							 EA_SHUT_GRACEFUL : EA_SHUT_ABORT);
+								 EA_SHUT_GRACEFUL :
+								 EA_SHUT_ABORT);
 			assert_int_equal(rig.a.side.link.qp == NULL, ways[w] != EA_QP_CLOSING);
 			write_one(&rig.a, 0);
 			ring_sq(&rig.a);
@@ -64,7 +70,8 @@ static void flush_fifo(void **state)
 				ea_tx_done(rig.a.side.link.qp, &msg);
 				assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), ESHUTDOWN);
 				assert_int_equal(ea_tx_payload(rig.a.side.link.qp, &msg, 0, 0, iov,
-							       1, &covered), -ESHUTDOWN);
+							       1, &covered),
+						 -ESHUTDOWN);
 			}
 			expect_none(&rig, &rig.a.scq);
 
@@ -126,7 +133,7 @@ static void reflush(void **state)
 		write_one(&rig.a, 0);
 	assert_int_equal(ea_qp_reflush(rig.dev, 1, 6, 2), 0);
 	assert_int_equal(ea_qp_reflush(rig.dev, 1, 6, 2), 0);
-	assert_int_equal(ea_qp_reflush(rig.dev, 1, 4, 1), 0);	/* older than what is known */
+	assert_int_equal(ea_qp_reflush(rig.dev, 1, 4, 1), 0); /* older than what is known */
 	for (i = 0; i < 3; i++)
 		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, FLUSH, 2 * i, 0);
 	for (i = 0; i < 2; i++)
@@ -165,19 +172,25 @@ static void modify_table(void **state)
 	assert_int_equal(ea_qp_modify(rig.dev, 1, EA_QP_CLOSING), 0);
 	assert_int_equal(state_of(&rig.a), EA_QP_ERROR);
 	assert_int_equal(ea_qp_connect(rig.dev, 1, &rig.a.side.link,
-				       &(struct ea_conn_attr){ .ord = 1, .ird = 1 }), EINVAL);
+				       &(struct ea_conn_attr){ .ord = 1, .ird = 1 }),
+			 EINVAL);
 	assert_int_equal(ea_qp_connect(rig.dev, 99, &rig.a.side.link,
-				       &(struct ea_conn_attr){ .ord = 1, .ird = 1 }), ENOENT);
+				       &(struct ea_conn_attr){ .ord = 1, .ird = 1 }),
+			 ENOENT);
 
 	/* CLOSING, then the ERROR that precedes destruction: the stream still ends well */
 	assert_int_equal(ea_qp_connect(rig.dev, 2, &rig.b.side.link,
-				       &(struct ea_conn_attr){ .ord = 129 }), EINVAL);
+				       &(struct ea_conn_attr){ .ord = 129 }),
+			 EINVAL);
 	assert_int_equal(ea_qp_connect(rig.dev, 2, &rig.b.side.link,
-				       &(struct ea_conn_attr){ .ird = 129 }), EINVAL);
+				       &(struct ea_conn_attr){ .ird = 129 }),
+			 EINVAL);
 	assert_int_equal(ea_qp_connect(rig.dev, 2, &rig.b.side.link,
-				       &(struct ea_conn_attr){ .ord = 1, .ird = 1 }), 0);
+				       &(struct ea_conn_attr){ .ord = 1, .ird = 1 }),
+			 0);
 	assert_int_equal(ea_qp_connect(rig.dev, 2, &rig.b.side.link,
-				       &(struct ea_conn_attr){ .ord = 1, .ird = 1 }), EINVAL);
+				       &(struct ea_conn_attr){ .ord = 1, .ird = 1 }),
+			 EINVAL);
 	assert_int_equal(ea_qp_modify(rig.dev, 2, EA_QP_CLOSING), 0);
 	assert_int_equal(rig.b.side.how, EA_SHUT_GRACEFUL);
 	assert_int_equal(ea_qp_modify(rig.dev, 2, EA_QP_ERROR), 0);
@@ -248,6 +261,76 @@ static void connect_over_old_link(void **state)
 	ea_link_down(&rig.a.side.link, ECONNRESET);
 	assert_int_equal(state_of(&rig.a), EA_QP_RTS);
 	rig_close(&rig);
+}
+
+/* A link that keeps the rest of its frame when it is told of the end. */
+static struct {
+	struct ea_tx_msg msg;
+	int result;
+	uint8_t copy[100];
+} kept;
+
+static void keep(struct ea_link *link, enum ea_shutdown how)
+{
+	struct iovec iov[2];
+	uint32_t covered;
+
+	if (how == EA_SHUT_ABORT)
+		return;
+	kept.result = ea_tx_payload(link->qp, &kept.msg, 40, 60, iov, 2, &covered);
+	if (kept.result == 1)
+		memcpy(kept.copy, iov[0].iov_base, covered);
+}
+
+static void rest_of_frame(void **state)
+{
+	struct ea_link_ops ops;
+	struct iovec iov[2];
+	uint32_t covered;
+	struct rig rig;
+	int how;
+
+	(void)state;
+	for (how = 0; how < 3; how++) {
+		rig_open(&rig, false);
+		rig_connect(&rig, 1, 1);
+		ops = *rig.a.side.link.ops;
+		ops.shutdown = keep;
+		rig.a.side.link.ops = &ops;
+		fill(&rig, rig.a.data, 100, 3);
+		write_one(&rig.a, CE);
+		ring_sq(&rig.a);
+		assert_int_equal(ea_tx_next(rig.a.side.link.qp, &kept.msg), 0);
+		kept.result = 77;
+		switch (how) {
+		case 0:
+			assert_int_equal(ea_qp_modify(rig.dev, 1, EA_QP_CLOSING), 0);
+			break;
+		case 1:
+			ea_rx_error(rig.a.side.link.qp, EA_TERM_LLP, 0, 2);
+			break;
+		case 2:
+			/* the memory itself is gone: no second error out of the first */
+			assert_int_equal(ea_mr_dereg(rig.dev, rig.a.key), 0);
+			assert_int_equal(ea_tx_payload(rig.a.side.link.qp, &kept.msg, 0, 100, iov,
+						       2, &covered),
+					 -EFAULT);
+			break;
+		}
+		assert_int_equal(kept.result, how == 2 ? -EFAULT : 1);
+		if (how < 2) {
+			uint8_t want[60];
+
+			peek(&rig, rig.a.data + 40, want, 60);
+			assert_memory_equal(kept.copy, want, 60);
+		}
+		assert_int_equal(ea_tx_payload(rig.a.side.link.qp, &kept.msg, 0, 100, iov, 2,
+					       &covered),
+				 -ESHUTDOWN);
+		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, how == 2 ? 10 : FLUSH, 0, 0);
+		expect_none(&rig, &rig.a.scq);
+		rig_close(&rig);
+	}
 }
 
 static void link_ends(void **state)
@@ -382,16 +465,20 @@ static void device_reset(void **state)
 static void create_checks(void **state)
 {
 	struct ea_qp_attr good, attr;
-	struct ea_dev_attr dev = { .max_qp = 256, .max_cq = 2, .max_mr = 2, .max_cqe_shift = 23,
-				   .max_rq_shift = 15 };
+	struct ea_dev_attr dev = {
+		.max_qp = 256, .max_cq = 2, .max_mr = 2, .max_cqe_shift = 23, .max_rq_shift = 15
+	};
 	struct ea_dev *d;
 	struct rig rig;
 
 	(void)state;
 	rig_open(&rig, false);
-	good = (struct ea_qp_attr){ .qpn = 50, .pdn = PD, .scqn = 1, .rcqn = 2, .sq_shift = 7,
-				    .rq_shift = 7 };
-	good.sq = (struct ea_pages){ .form = EA_PAGES_INLINE, .page_shift = 12, .npages = 1,
+	good = (struct ea_qp_attr){
+		.qpn = 50, .pdn = PD, .scqn = 1, .rcqn = 2, .sq_shift = 7, .rq_shift = 7
+	};
+	good.sq = (struct ea_pages){ .form = EA_PAGES_INLINE,
+				     .page_shift = 12,
+				     .npages = 1,
 				     .addr = { rig_alloc(&rig, PAGE) } };
 	good.rq = good.sq;
 	attr = good;
@@ -483,17 +570,12 @@ static void ring_gone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(flush_fifo),
-		cmocka_unit_test(flush_garbage),
-		cmocka_unit_test(reflush),
-		cmocka_unit_test(modify_table),
-		cmocka_unit_test(connect_again),
-		cmocka_unit_test(connect_over_old_link),
-		cmocka_unit_test(link_ends),
-		cmocka_unit_test(reset),
-		cmocka_unit_test(device_reset),
-		cmocka_unit_test(create_checks),
-		cmocka_unit_test(ring_gone),
+		cmocka_unit_test(flush_fifo),	 cmocka_unit_test(flush_garbage),
+		cmocka_unit_test(reflush),	 cmocka_unit_test(modify_table),
+		cmocka_unit_test(connect_again), cmocka_unit_test(connect_over_old_link),
+		cmocka_unit_test(rest_of_frame), cmocka_unit_test(link_ends),
+		cmocka_unit_test(reset),	 cmocka_unit_test(device_reset),
+		cmocka_unit_test(create_checks), cmocka_unit_test(ring_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

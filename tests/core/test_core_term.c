@@ -2,14 +2,18 @@
 /* Errors of the stream: each breach of the protocol has its Terminate, each Terminate its syndrome. */
 #include "tests/core/rig.h"
 
-enum { CE = F_CE, FLUSH = 15 };
+enum {
+	CE = F_CE,
+	FLUSH = 15
+};
 
 static const uint8_t zeros[65536];
 
 static void read_req(struct qp *to, uint8_t *buf, uint32_t len)
 {
-	struct ea_read_req req = { .sink_stag = 5, .sink_to = 6, .len = len, .src_stag = to->key,
-				   .src_to = to->data };
+	struct ea_read_req req = {
+		.sink_stag = 5, .sink_to = 6, .len = len, .src_stag = to->key, .src_to = to->data
+	};
 
 	ea_read_req_encode(&req, buf);
 }
@@ -21,22 +25,45 @@ struct breach {
 	/* makes the segment; returns its payload */
 	const void *(*make)(struct rig *rig, struct ea_rx_seg *seg);
 	enum ea_term_cause cause;
-	bool ddp_hdr, rdma_hdr;		/* copies in the Terminate */
+	bool ddp_hdr, rdma_hdr; /* copies in the Terminate */
 };
 
 static uint8_t ctrl[EA_TX_CTRL_MAX];
 
 #define BREACH(name) static const void *name(struct rig *rig, struct ea_rx_seg *seg)
-#define TAGGED(op, stag, to, len, last) do { \
-	(void)rig; *seg = tagged(op, stag, to, len, last); return zeros; } while (0)
-#define UNTAGGED(op, qn, msn, mo, len, last) do { \
-	(void)rig; *seg = untagged(op, qn, msn, mo, 0, len, last); return zeros; } while (0)
+#define TAGGED(op, stag, to, len, last)                 \
+	do {                                            \
+		(void)rig;                              \
+		*seg = tagged(op, stag, to, len, last); \
+		return zeros;                           \
+	} while (0)
+#define UNTAGGED(op, qn, msn, mo, len, last)                    \
+	do {                                                    \
+		(void)rig;                                      \
+		*seg = untagged(op, qn, msn, mo, 0, len, last); \
+		return zeros;                                   \
+	} while (0)
 
-BREACH(w_stag) { TAGGED(EA_RDMAP_WRITE, 300 << 8, rig->b.data, 10, true); }
-BREACH(w_key) { TAGGED(EA_RDMAP_WRITE, rig->b.key + 1, rig->b.data, 10, true); }
-BREACH(w_before) { TAGGED(EA_RDMAP_WRITE, rig->b.key, rig->b.data - 1, 10, true); }
-BREACH(w_after) { TAGGED(EA_RDMAP_WRITE, rig->b.key, rig->b.data + DATA_SIZE - 9, 10, true); }
-BREACH(w_wrap) { TAGGED(EA_RDMAP_WRITE, rig->b.key, UINT64_MAX - 8, 10, true); }
+BREACH(w_stag)
+{
+	TAGGED(EA_RDMAP_WRITE, 300 << 8, rig->b.data, 10, true);
+}
+BREACH(w_key)
+{
+	TAGGED(EA_RDMAP_WRITE, rig->b.key + 1, rig->b.data, 10, true);
+}
+BREACH(w_before)
+{
+	TAGGED(EA_RDMAP_WRITE, rig->b.key, rig->b.data - 1, 10, true);
+}
+BREACH(w_after)
+{
+	TAGGED(EA_RDMAP_WRITE, rig->b.key, rig->b.data + DATA_SIZE - 9, 10, true);
+}
+BREACH(w_wrap)
+{
+	TAGGED(EA_RDMAP_WRITE, rig->b.key, UINT64_MAX - 8, 10, true);
+}
 BREACH(w_pd)
 {
 	mr_add(rig, 90 << 8, PD + 1, ALL_ACCESS, rig->b.data, 100);
@@ -47,17 +74,50 @@ BREACH(w_right)
 	mr_add(rig, 90 << 8, PD, ALL_ACCESS & ~EA_ACCESS_REMOTE_WRITE, rig->b.data, 100);
 	TAGGED(EA_RDMAP_WRITE, 90 << 8, rig->b.data, 10, true);
 }
-BREACH(w_untagged) { UNTAGGED(EA_RDMAP_WRITE, 0, 1, 0, 10, true); }
-BREACH(op14) { UNTAGGED(14, 0, 1, 0, 10, true); }
-BREACH(op15) { UNTAGGED(15, 0, 1, 0, 10, true); }
-BREACH(op255) { UNTAGGED(255, 0, 1, 0, 10, true); }
-BREACH(send_tagged) { TAGGED(EA_RDMAP_SEND, 1, 1, 10, true); }
-BREACH(send_qn1) { UNTAGGED(EA_RDMAP_SEND, 1, 1, 0, 10, true); }
-BREACH(send_qn_huge) { UNTAGGED(EA_RDMAP_SEND, UINT32_MAX, 1, 0, 10, true); }
-BREACH(send_msn0) { UNTAGGED(EA_RDMAP_SEND, 0, 0, 0, 10, true); }
-BREACH(send_msn2) { UNTAGGED(EA_RDMAP_SEND, 0, 2, 0, 10, true); }
-BREACH(send_mo) { UNTAGGED(EA_RDMAP_SEND, 0, 1, 1, 10, true); }
-BREACH(send_long) { UNTAGGED(EA_RDMAP_SEND, 0, 1, 0, 101, true); }
+BREACH(w_untagged)
+{
+	UNTAGGED(EA_RDMAP_WRITE, 0, 1, 0, 10, true);
+}
+BREACH(op14)
+{
+	UNTAGGED(14, 0, 1, 0, 10, true);
+}
+BREACH(op15)
+{
+	UNTAGGED(15, 0, 1, 0, 10, true);
+}
+BREACH(op255)
+{
+	UNTAGGED(255, 0, 1, 0, 10, true);
+}
+BREACH(send_tagged)
+{
+	TAGGED(EA_RDMAP_SEND, 1, 1, 10, true);
+}
+BREACH(send_qn1)
+{
+	UNTAGGED(EA_RDMAP_SEND, 1, 1, 0, 10, true);
+}
+BREACH(send_qn_huge)
+{
+	UNTAGGED(EA_RDMAP_SEND, UINT32_MAX, 1, 0, 10, true);
+}
+BREACH(send_msn0)
+{
+	UNTAGGED(EA_RDMAP_SEND, 0, 0, 0, 10, true);
+}
+BREACH(send_msn2)
+{
+	UNTAGGED(EA_RDMAP_SEND, 0, 2, 0, 10, true);
+}
+BREACH(send_mo)
+{
+	UNTAGGED(EA_RDMAP_SEND, 0, 1, 1, 10, true);
+}
+BREACH(send_long)
+{
+	UNTAGGED(EA_RDMAP_SEND, 0, 1, 0, 101, true);
+}
 BREACH(send_wraps)
 {
 	*seg = untagged(EA_RDMAP_SEND, 0, 1, 0, 0, 50, false);
@@ -82,8 +142,14 @@ BREACH(imm_inside_send)
 	assert_int_equal(feed(&rig->b, seg, zeros), 0);
 	UNTAGGED(EA_RDMAP_IMM, 0, 1, 0, 8, true);
 }
-BREACH(imm_short) { UNTAGGED(EA_RDMAP_IMM, 0, 1, 0, 7, true); }
-BREACH(imm_parts) { UNTAGGED(EA_RDMAP_IMM, 0, 1, 0, 8, false); }
+BREACH(imm_short)
+{
+	UNTAGGED(EA_RDMAP_IMM, 0, 1, 0, 7, true);
+}
+BREACH(imm_parts)
+{
+	UNTAGGED(EA_RDMAP_IMM, 0, 1, 0, 8, false);
+}
 BREACH(inv_stag)
 {
 	(void)rig;
@@ -102,13 +168,34 @@ BREACH(inv_local)
 	*seg = untagged(EA_RDMAP_SEND_SE_INV, 0, 1, 0, 90 << 8, 10, true);
 	return zeros;
 }
-BREACH(read_qn0) { UNTAGGED(EA_RDMAP_READ_REQ, 0, 1, 0, 28, true); }
-BREACH(read_msn) { UNTAGGED(EA_RDMAP_READ_REQ, 1, 2, 0, 28, true); }
-BREACH(read_mo) { UNTAGGED(EA_RDMAP_READ_REQ, 1, 1, 4, 28, true); }
-BREACH(read_short) { UNTAGGED(EA_RDMAP_READ_REQ, 1, 1, 0, 27, true); }
-BREACH(read_long) { UNTAGGED(EA_RDMAP_READ_REQ, 1, 1, 0, 29, true); }
-BREACH(read_huge) { UNTAGGED(EA_RDMAP_READ_REQ, 1, 1, 0, UINT32_MAX, true); }
-BREACH(read_parts) { UNTAGGED(EA_RDMAP_READ_REQ, 1, 1, 0, 28, false); }
+BREACH(read_qn0)
+{
+	UNTAGGED(EA_RDMAP_READ_REQ, 0, 1, 0, 28, true);
+}
+BREACH(read_msn)
+{
+	UNTAGGED(EA_RDMAP_READ_REQ, 1, 2, 0, 28, true);
+}
+BREACH(read_mo)
+{
+	UNTAGGED(EA_RDMAP_READ_REQ, 1, 1, 4, 28, true);
+}
+BREACH(read_short)
+{
+	UNTAGGED(EA_RDMAP_READ_REQ, 1, 1, 0, 27, true);
+}
+BREACH(read_long)
+{
+	UNTAGGED(EA_RDMAP_READ_REQ, 1, 1, 0, 29, true);
+}
+BREACH(read_huge)
+{
+	UNTAGGED(EA_RDMAP_READ_REQ, 1, 1, 0, UINT32_MAX, true);
+}
+BREACH(read_parts)
+{
+	UNTAGGED(EA_RDMAP_READ_REQ, 1, 1, 0, 28, false);
+}
 BREACH(read_stag)
 {
 	struct ea_read_req req = { .len = 10, .src_stag = 300 << 8 };
@@ -164,7 +251,8 @@ BREACH(atomic_op)
 }
 BREACH(atomic_bounds)
 {
-	atomic = (struct ea_atomic_req){ .op = 0, .stag = rig->b.key,
+	atomic = (struct ea_atomic_req){ .op = 0,
+					 .stag = rig->b.key,
 					 .to = rig->b.data + DATA_SIZE };
 	ea_atomic_req_encode(&atomic, ctrl);
 	UNTAGGED(EA_RDMAP_ATOMIC_REQ, 1, 1, 0, 52, true);
@@ -175,8 +263,14 @@ BREACH(atomic_unaligned)
 	ea_atomic_req_encode(&atomic, ctrl);
 	UNTAGGED(EA_RDMAP_ATOMIC_REQ, 1, 1, 0, 52, true);
 }
-BREACH(resp_unasked) { TAGGED(EA_RDMAP_READ_RESP, rig->b.key, rig->b.data, 10, true); }
-BREACH(aresp_unasked) { UNTAGGED(EA_RDMAP_ATOMIC_RESP, 3, 1, 0, 12, true); }
+BREACH(resp_unasked)
+{
+	TAGGED(EA_RDMAP_READ_RESP, rig->b.key, rig->b.data, 10, true);
+}
+BREACH(aresp_unasked)
+{
+	UNTAGGED(EA_RDMAP_ATOMIC_RESP, 3, 1, 0, 12, true);
+}
 
 static void ask(struct rig *rig)
 {
@@ -187,11 +281,31 @@ static void ask(struct rig *rig)
 	assert_int_equal(ea_tx_next(rig->b.side.link.qp, &msg), 0);
 	ea_tx_done(rig->b.side.link.qp, &msg);
 }
-BREACH(resp_stag) { ask(rig); TAGGED(EA_RDMAP_READ_RESP, rig->b.key + 1, rig->b.data + 100, 50, true); }
-BREACH(resp_to) { ask(rig); TAGGED(EA_RDMAP_READ_RESP, rig->b.key, rig->b.data + 101, 49, true); }
-BREACH(resp_long) { ask(rig); TAGGED(EA_RDMAP_READ_RESP, rig->b.key, rig->b.data + 100, 51, true); }
-BREACH(resp_short) { ask(rig); TAGGED(EA_RDMAP_READ_RESP, rig->b.key, rig->b.data + 100, 49, true); }
-BREACH(resp_not_last) { ask(rig); TAGGED(EA_RDMAP_READ_RESP, rig->b.key, rig->b.data + 100, 50, false); }
+BREACH(resp_stag)
+{
+	ask(rig);
+	TAGGED(EA_RDMAP_READ_RESP, rig->b.key + 1, rig->b.data + 100, 50, true);
+}
+BREACH(resp_to)
+{
+	ask(rig);
+	TAGGED(EA_RDMAP_READ_RESP, rig->b.key, rig->b.data + 101, 49, true);
+}
+BREACH(resp_long)
+{
+	ask(rig);
+	TAGGED(EA_RDMAP_READ_RESP, rig->b.key, rig->b.data + 100, 51, true);
+}
+BREACH(resp_short)
+{
+	ask(rig);
+	TAGGED(EA_RDMAP_READ_RESP, rig->b.key, rig->b.data + 100, 49, true);
+}
+BREACH(resp_not_last)
+{
+	ask(rig);
+	TAGGED(EA_RDMAP_READ_RESP, rig->b.key, rig->b.data + 100, 50, false);
+}
 BREACH(resp_gap)
 {
 	ask(rig);
@@ -199,7 +313,11 @@ BREACH(resp_gap)
 	assert_int_equal(feed(&rig->b, seg, zeros), 0);
 	TAGGED(EA_RDMAP_READ_RESP, rig->b.key, rig->b.data + 121, 29, true);
 }
-BREACH(resp_is_atomic) { ask(rig); UNTAGGED(EA_RDMAP_ATOMIC_RESP, 3, 1, 0, 12, true); }
+BREACH(resp_is_atomic)
+{
+	ask(rig);
+	UNTAGGED(EA_RDMAP_ATOMIC_RESP, 3, 1, 0, 12, true);
+}
 BREACH(resp_dereg)
 {
 	ask(rig);
@@ -223,11 +341,29 @@ BREACH(aresp_id)
 	ea_atomic_resp_encode(&resp, ctrl);
 	UNTAGGED(EA_RDMAP_ATOMIC_RESP, 3, 1, 0, 12, true);
 }
-BREACH(aresp_short) { ask_atomic(rig); UNTAGGED(EA_RDMAP_ATOMIC_RESP, 3, 1, 0, 11, true); }
-BREACH(aresp_qn) { ask_atomic(rig); UNTAGGED(EA_RDMAP_ATOMIC_RESP, 1, 1, 0, 12, true); }
-BREACH(aresp_is_read) { ask_atomic(rig); TAGGED(EA_RDMAP_READ_RESP, rig->b.key, rig->b.data, 8, true); }
-BREACH(term_short) { UNTAGGED(EA_RDMAP_TERMINATE, 2, 1, 0, 3, true); }
-BREACH(term_long) { UNTAGGED(EA_RDMAP_TERMINATE, 2, 1, 0, 53, true); }
+BREACH(aresp_short)
+{
+	ask_atomic(rig);
+	UNTAGGED(EA_RDMAP_ATOMIC_RESP, 3, 1, 0, 11, true);
+}
+BREACH(aresp_qn)
+{
+	ask_atomic(rig);
+	UNTAGGED(EA_RDMAP_ATOMIC_RESP, 1, 1, 0, 12, true);
+}
+BREACH(aresp_is_read)
+{
+	ask_atomic(rig);
+	TAGGED(EA_RDMAP_READ_RESP, rig->b.key, rig->b.data, 8, true);
+}
+BREACH(term_short)
+{
+	UNTAGGED(EA_RDMAP_TERMINATE, 2, 1, 0, 3, true);
+}
+BREACH(term_long)
+{
+	UNTAGGED(EA_RDMAP_TERMINATE, 2, 1, 0, 53, true);
+}
 
 static const struct breach breaches[] = {
 	{ "write: unknown STag", w_stag, EA_TERM_TAGGED_STAG, true, false },
@@ -413,11 +549,12 @@ static void dereg_under_response(void **state)
 	seg = untagged(EA_RDMAP_READ_REQ, 1, 1, 0, 0, sizeof(buf), true);
 	assert_int_equal(feed(&rig.b, &seg, buf), 0);
 	assert_int_equal(ea_tx_next(rig.b.side.link.qp, &msg), 0);
-	assert_int_equal(ea_tx_payload(rig.b.side.link.qp, &msg, 0, 1000, iov, EA_IOV_MAX,
-				       &covered), 1);
+	assert_int_equal(
+		ea_tx_payload(rig.b.side.link.qp, &msg, 0, 1000, iov, EA_IOV_MAX, &covered), 1);
 	assert_int_equal(ea_mr_dereg(rig.dev, rig.b.key), 0);
 	assert_int_equal(ea_tx_payload(rig.b.side.link.qp, &msg, 1000, 1000, iov, EA_IOV_MAX,
-				       &covered), -EFAULT);
+				       &covered),
+			 -EFAULT);
 	expect_term(&rig.b, EA_TERM_REMOTE_STAG, &msg);
 	rig_close(&rig);
 }
@@ -449,9 +586,12 @@ static void load(struct rig *rig)
 /* Where the error is found, and as what, for a Terminate with this copy of a header. */
 static void told(enum ea_term_cause cause, const struct ea_rx_seg *fault, int index, uint8_t syn)
 {
-	static const struct { uint16_t index; uint8_t op; } wqes[] = {
-		{ 0, OP_READ }, { 2, OP_WRITE }, { 4, OP_SEND }, { 5, OP_CAS }, { 7, OP_WRITE_IMM },
-		{ 9, OP_SEND },
+	static const struct {
+		uint16_t index;
+		uint8_t op;
+	} wqes[] = {
+		{ 0, OP_READ }, { 2, OP_WRITE },     { 4, OP_SEND },
+		{ 5, OP_CAS },	{ 7, OP_WRITE_IMM }, { 9, OP_SEND },
 	};
 	struct ea_terminate term;
 	uint8_t buf[EA_TERMINATE_MAX];
@@ -547,12 +687,9 @@ static void garbage_terminates(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(breaches_are_told),
-		cmocka_unit_test(link_error),
-		cmocka_unit_test(ird_limit),
-		cmocka_unit_test(dereg_under_response),
-		cmocka_unit_test(terminates_are_told),
-		cmocka_unit_test(garbage_terminates),
+		cmocka_unit_test(breaches_are_told),   cmocka_unit_test(link_error),
+		cmocka_unit_test(ird_limit),	       cmocka_unit_test(dereg_under_response),
+		cmocka_unit_test(terminates_are_told), cmocka_unit_test(garbage_terminates),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

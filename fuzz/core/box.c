@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz/core/box.h"
+
+enum {
+	SECRET = 0xc7,
+	FIRST_REGION_PAGE = 8,
+	LIST_PAGE = 24,
+};
+
+#define CHECK(what)                                                                \
+	do {                                                                       \
+		if (!(what)) {                                                     \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #what); \
+			abort();                                                   \
+		}                                                                  \
+	} while (0)
+
+/* Host pages in reverse order, so that a run over a page's end lands in the wrong place. */
+static uint32_t host_page(const struct box *box, uint32_t page)
+{
+	return box->scattered ? BOX_PAGES - 1 - page : page;
+}
+
+static bool is_secret(uint32_t page)
+{
+	return page == FIRST_REGION_PAGE - 1 || page > LIST_PAGE;
+}
+
+static void *map(void *ctx, uint64_t addr, size_t *len, bool write)
+{
+	struct box *box = ctx;
+	uint64_t off = addr - BOX_BUS;
+	uint32_t page = off / BOX_PAGE;
+
+	(void)write;
+	if (addr < BOX_BUS || off >= BOX_SIZE)
+		return NULL;
+	if (box->scattered) {
+		if (*len > BOX_PAGE - off % BOX_PAGE)
+			*len = BOX_PAGE - off % BOX_PAGE;
+	} else if (*len > BOX_SIZE - off) {
+		*len = BOX_SIZE - off;
+	}
+	return box->mem + (size_t)host_page(box, page) * BOX_PAGE + off % BOX_PAGE;
+}
+
+static void comp_event(void *ctx, uint32_t cqn, uint32_t eqn, uint32_t pi)
+{
+	(void)ctx;
+	(void)pi;
+	CHECK(cqn >= 1 && cqn <= 2 && eqn == cqn);
+}
+
+static void async_event(void *ctx, enum ea_async_event event, uint32_t number)
+{
+	(void)ctx;
+	CHECK(event == EA_ASYNC_QP_FATAL || event == EA_ASYNC_QP_ACCESS_ERR);
+	CHECK(number >= 1 && number <= 2);
+}
+
+static struct box_side *side_of(struct ea_link *link)
+{
+	return (struct box_side *)link;
+}
+
+static void tx_ready(struct ea_link *link)
+{
+	CHECK(link->qp);
+	side_of(link)->ready = true;
+}
+
+static void rx_resume(struct ea_link *link)
+{
+	CHECK(link->qp);
+	side_of(link)->resumed = true;
+}
+
+static void shutdown(struct ea_link *link, enum ea_shutdown how)
+{
+	CHECK(how != EA_SHUT_ABORT || !link->qp);
+	side_of(link)->shut = true;
+	side_of(link)->how = how;
+}
+
+static struct ea_pages pages_at(struct box *box, uint64_t bus, uint32_t n)
+{
+	struct ea_pages pages = { .form = EA_PAGES_FLAT, .addr = { bus } };
+	uint32_t i;
+
+	if (box->scattered) {
+		pages = (struct ea_pages){ .form = EA_PAGES_INLINE, .page_shift = 12, .npages = n };
+		for (i = 0; i < n; i++)
+			pages.addr[i] = bus + (uint64_t)i * BOX_PAGE;
+	}
+	return pages;
+}
+
+void box_open(struct box *box, bool scattered)
+{
+	static const struct ea_dev_attr dev_attr = { .max_qp = 4,
+						     .max_cq = 4,
+						     .max_mr = 4,
+						     .max_cqe_shift = 10,
+						     .max_rq_shift = 10,
+						     .dma_local_key = 0xffffff00 };
+	static const struct ea_dma_ops dma = { .map = map };
+	static const struct ea_host_ops host = { .comp_event = comp_event,
+						 .async_event = async_event };
+	struct ea_mr_attr mr = { .stag = BOX_STAG,
+				 .pdn = BOX_PD,
+				 .access = 0x1f,
+				 .type = EA_MR_NORMAL,
+				 .start = BOX_REGION,
+				 .len = BOX_REGION_LEN };
+	struct ea_qp_attr qp = { .pdn = BOX_PD,
+				 .sq_shift = BOX_SQ_SHIFT,
+				 .rq_shift = BOX_RQ_SHIFT };
+	struct ea_cq_attr cq = { .depth_shift = BOX_CQ_SHIFT };
+	uint32_t i;
+
+	memset(box, 0, sizeof(*box));
+	box->scattered = scattered;
+	box->mem = calloc(BOX_PAGES, BOX_PAGE);
+	CHECK(box->mem);
+	for (i = 0; i < BOX_PAGES; i++)
+		if (is_secret(i))
+			memset(box->mem + host_page(box, i) * BOX_PAGE, SECRET, BOX_PAGE);
+	box->dev = ea_dev_create(&dev_attr, &dma, &host, box);
+	CHECK(box->dev);
+	mr.pages = (struct ea_pages){ .form = EA_PAGES_FLAT, .addr = { BOX_REGION } };
+	CHECK(!ea_mr_reg(box->dev, &mr));
+	mr.stag = BOX_FRMR;
+	mr.type = EA_MR_FRMR;
+	mr.pages = (struct ea_pages){ .form = EA_PAGES_ARRAY,
+				      .page_shift = 12,
+				      .npages = BOX_FRMR_PAGES,
+				      .addr = { BOX_LIST } };
+	for (i = 0; i < BOX_FRMR_PAGES; i++) {
+		uint64_t bus = BOX_REGION + i * 2 * BOX_PAGE;
+
+		memcpy(box->mem + host_page(box, LIST_PAGE) * BOX_PAGE + i * 8, &bus, 8);
+	}
+	CHECK(!ea_mr_reg(box->dev, &mr));
+	for (i = 0; i < 2; i++) {
+		cq.cqn = i + 1;
+		cq.eqn = i + 1;
+		cq.pages = pages_at(box, BOX_BUS + (5 + i) * BOX_PAGE, 1);
+		CHECK(!ea_cq_create(box->dev, &cq));
+		qp.qpn = i + 1;
+		qp.scqn = i + 1;
+		qp.rcqn = i + 1;
+		qp.sq = pages_at(box, BOX_BUS + 2 * i * BOX_PAGE, 2);
+		qp.rq = pages_at(box, BOX_BUS + 4 * BOX_PAGE + i * 2048, 1);
+		if (box->scattered) {
+			qp.rq.first_off = i * 2048;
+			qp.rq.addr[0] = BOX_BUS + 4 * BOX_PAGE;
+		}
+		CHECK(!ea_qp_create(box->dev, &qp));
+	}
+	box_connect(box);
+}
+
+void box_connect(struct box *box)
+{
+	static const struct ea_link_ops ops = { .tx_ready = tx_ready,
+						.rx_resume = rx_resume,
+						.shutdown = shutdown };
+	static const struct ea_conn_attr conn = { .ord = 4, .ird = 4 };
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		if (box->side[i].link.qp)
+			ea_link_down(&box->side[i].link, 0);
+		memset(&box->side[i], 0, sizeof(box->side[i]));
+		box->side[i].link.ops = &ops;
+		if (ea_qp_connect(box->dev, i + 1, &box->side[i].link, &conn)) {
+			CHECK(!ea_qp_reset(box->dev, i + 1));
+			CHECK(!ea_qp_connect(box->dev, i + 1, &box->side[i].link, &conn));
+		}
+	}
+}
+
+void box_close(struct box *box)
+{
+	static uint8_t secret[BOX_PAGE];
+	uint32_t i;
+
+	ea_dev_destroy(box->dev);
+	memset(secret, SECRET, sizeof(secret));
+	for (i = 0; i < BOX_PAGES; i++)
+		CHECK(!is_secret(i) ||
+		      !memcmp(box->mem + host_page(box, i) * BOX_PAGE, secret, BOX_PAGE));
+	free(box->mem);
+}
+
+void box_check_iov(const struct box *box, const struct iovec *iov, int n, bool ring_ok)
+{
+	uint32_t page, k;
+	size_t off;
+	int i;
+
+	for (i = 0; i < n; i++) {
+		CHECK(iov[i].iov_len > 0);
+		off = (size_t)((uint8_t *)iov[i].iov_base - box->mem);
+		CHECK(off < BOX_SIZE && iov[i].iov_len <= BOX_SIZE - off);
+		for (k = off / BOX_PAGE; k <= (off + iov[i].iov_len - 1) / BOX_PAGE; k++) {
+			page = host_page(box, k);
+			CHECK((page >= FIRST_REGION_PAGE && page < LIST_PAGE) ||
+			      (ring_ok && page < 4));
+		}
+	}
+}
+
+int box_feed(struct box *box, int to, const struct ea_rx_seg *seg, const void *payload)
+{
+	struct ea_qp *qp = box->side[to].link.qp;
+	struct iovec iov[EA_IOV_MAX];
+	uint32_t off = 0, covered, sum;
+	int err, n, i;
+
+	if (!qp)
+		return ENOTCONN;
+	err = ea_rx_begin(qp, seg);
+	if (err)
+		return err;
+	if (ea_rx_is_ctrl(seg->opcode)) {
+		CHECK(seg->len <= EA_TX_CTRL_MAX);
+		return ea_rx_ctrl(qp, seg, payload);
+	}
+	while (off < seg->len) {
+		n = ea_rx_target(qp, seg, off, seg->len - off, iov, EA_IOV_MAX, &covered);
+		if (n < 0)
+			return -n;
+		CHECK(n >= 1 && n <= EA_IOV_MAX && covered && covered <= seg->len - off);
+		box_check_iov(box, iov, n, false);
+		sum = 0;
+		for (i = 0; i < n; i++) {
+			memcpy(iov[i].iov_base, (const uint8_t *)payload + off + sum,
+			       iov[i].iov_len);
+			sum += iov[i].iov_len;
+		}
+		CHECK(sum == covered);
+		off += covered;
+	}
+	return ea_rx_end(qp, seg);
+}
+
+/* The segment of the message under way; false when its memory is gone. */
+static bool gather(struct box *box, int from, uint32_t len, uint8_t *buf)
+{
+	struct box_side *side = &box->side[from];
+	struct iovec iov[EA_IOV_MAX];
+	uint32_t off = 0, covered;
+	int i, n;
+
+	while (off < len) {
+		n = ea_tx_payload(side->link.qp, &side->msg, side->off + off, len - off, iov,
+				  EA_IOV_MAX, &covered);
+		if (n < 0)
+			return false;
+		CHECK(n >= 1 && n <= EA_IOV_MAX && covered && covered <= len - off);
+		box_check_iov(box, iov, n, true);
+		for (i = 0; i < n; i++) {
+			memcpy(buf + off, iov[i].iov_base, iov[i].iov_len);
+			off += iov[i].iov_len;
+		}
+	}
+	return true;
+}
+
+bool box_step(struct box *box, int from)
+{
+	struct box_side *side = &box->side[from];
+	struct box_side *peer = &box->side[!from];
+	static uint8_t buf[1024];
+	struct ea_rx_seg seg = { 0 };
+	struct ea_qp *qp = side->link.qp;
+	uint32_t len;
+	int err;
+
+	if (!qp)
+		return false;
+	if (side->shut)
+		side->busy = false;
+	if (!side->busy) {
+		err = ea_tx_next(qp, &side->msg);
+		CHECK(!err || err == EAGAIN || err == ESHUTDOWN);
+		if (err)
+			return false;
+		CHECK(!side->msg.ctrl_len || !side->msg.len);
+		side->busy = true;
+		side->off = 0;
+	}
+	len = side->msg.ctrl_len ? side->msg.ctrl_len : side->msg.len - side->off;
+	if (len > sizeof(buf))
+		len = sizeof(buf);
+	if (side->msg.ctrl_len)
+		memcpy(buf, side->msg.ctrl, len);
+	else if (!gather(box, from, len, buf)) {
+		CHECK(side->shut);
+		return true;
+	}
+	seg.opcode = side->msg.opcode;
+	seg.tagged = side->msg.tagged;
+	seg.stag = side->msg.stag;
+	seg.to = side->msg.to + side->off;
+	seg.qn = side->msg.qn;
+	seg.msn = side->msg.msn;
+	seg.mo = side->off;
+	seg.ulp_word = side->msg.ulp_word;
+	seg.len = len;
+	seg.last = side->msg.ctrl_len || side->off + len == side->msg.len;
+	if (!peer->held || peer->resumed) {
+		peer->resumed = false;
+		peer->held = box_feed(box, !from, &seg, buf) == EAGAIN;
+	}
+	if (peer->held)
+		return false;
+	side->off += len;
+	if (seg.last) {
+		side->busy = false;
+		if (side->link.qp)
+			ea_tx_done(qp, &side->msg);
+	}
+	return true;
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Segments as an enemy at the other end of the stream makes them, into a QP with receives, READs and an atomic
+ * outstanding.
+ *
+ * Each segment takes from the input: kind, opcode, flags, then fields; the flags choose for each field
+ * between the value that fits and one of the input's.
+ */
+#include <string.h>
+
+#include "fuzz/core/box.h"
+
+struct input {
+	const uint8_t *p;
+	size_t left;
+};
+
+static uint8_t u8(struct input *in)
+{
+	if (!in->left)
+		return 0;
+	in->left--;
+	return *in->p++;
+}
+
+static uint64_t u64(struct input *in)
+{
+	uint64_t v = 0;
+	int i;
+
+	for (i = 0; i < 8; i++)
+		v = v << 8 | u8(in);
+	return v;
+}
+
+static uint64_t near(struct input *in)
+{
+	uint32_t v = u8(in);
+
+	return BOX_REGION + (v | (uint32_t)u8(in) << 8);
+}
+
+static void put64(uint8_t *p, uint64_t v)
+{
+	memcpy(p, &v, sizeof(v));
+}
+
+static void put32(uint8_t *p, uint32_t v)
+{
+	memcpy(p, &v, sizeof(v));
+}
+
+/* Receives of both sizes, four READs and atomics, all of which wait for this fuzzer's answers. */
+static void load(struct box *box, uint8_t kinds)
+{
+	struct ea_tx_msg msg;
+	uint8_t *w;
+	int i;
+
+	for (i = 0; i < 16; i++) {
+		w = box->mem + 4 * BOX_PAGE + i * 32;
+		put32(w, i + 1);
+		put32(w + 4, 1);
+		put64(w + 16, BOX_REGION + 4096 + (uint64_t)i * 100);
+		put32(w + 24, i % 4 == 3 ? 3000 : 300);
+		put32(w + 28, BOX_STAG);
+	}
+	ea_db_rq(box->dev, 1ull << 32 | 16);
+	for (i = 0; i < 4; i++) {
+		bool atomic = kinds >> i & 1;
+
+		w = box->mem + i * 64;
+		memset(w, 0, 64);
+		put64(w, 1ull << 52 | 1ull << 32 | (atomic ? 18ull : 1ull) << 27 | 1ull << 22 |
+				 (uint64_t)(2 * i + 2));
+		if (atomic) {
+			put64(w + 48, BOX_REGION + 20000);
+			put32(w + 56, 8);
+			put32(w + 60, BOX_STAG);
+		} else {
+			put32(w + 12, 500);
+			put32(w + 16, BOX_STAG);
+			put64(w + 20, BOX_REGION + 20000 + (uint64_t)i * 1000);
+		}
+	}
+	ea_db_sq(box->dev, 1ull << 32 | 8);
+	for (i = 0; i < 4; i++)
+		if (!ea_tx_next(box->side[0].link.qp, &msg))
+			ea_tx_done(box->side[0].link.qp, &msg);
+}
+
+struct expect {
+	uint32_t msn[4];
+	uint32_t mo;
+	uint32_t reads, got;
+};
+
+static uint32_t control(struct input *in, uint8_t opcode, uint8_t flags, uint8_t *buf)
+{
+	struct ea_atomic_req areq = { .op = u8(in) & 3, .id = 1, .stag = BOX_STAG };
+	struct ea_atomic_resp aresp = { .id = u8(in) & 7, .old = 5 };
+	struct ea_read_req rreq = { .sink_stag = 9, .sink_to = 9, .src_stag = BOX_STAG };
+	uint32_t i;
+
+	switch (opcode) {
+	case EA_RDMAP_READ_REQ:
+		rreq.src_to = flags & 1 ? u64(in) : near(in);
+		rreq.len = flags & 2 ? (uint32_t)u64(in) : u8(in);
+		rreq.src_stag += flags & 4 ? u8(in) : 0;
+		return ea_read_req_encode(&rreq, buf);
+	case EA_RDMAP_ATOMIC_REQ:
+		areq.to = flags & 1 ? u64(in) : near(in) & ~7ull;
+		areq.add_swap = u64(in);
+		areq.add_swap_mask = u64(in);
+		areq.stag += flags & 4 ? u8(in) : 0;
+		return ea_atomic_req_encode(&areq, buf);
+	case EA_RDMAP_ATOMIC_RESP:
+		return ea_atomic_resp_encode(&aresp, buf);
+	default:
+		for (i = 0; i < EA_TX_CTRL_MAX; i++)
+			buf[i] = u8(in);
+		return opcode == EA_RDMAP_TERMINATE ? 4 + u8(in) % 49 : 8;
+	}
+}
+
+static void segment(struct box *box, struct input *in, struct expect *e)
+{
+	static uint8_t payload[70000];
+	uint8_t ctrl[EA_TX_CTRL_MAX] = { 0 };
+	uint8_t opcode = u8(in), flags = u8(in), form = u8(in);
+	struct ea_rx_seg seg = { .opcode = opcode % 18 };
+	bool is_ctrl;
+	int err;
+
+	if (seg.opcode > 15)
+		seg.opcode = u8(in);
+	is_ctrl = ea_rx_is_ctrl(seg.opcode);
+	seg.tagged = seg.opcode == EA_RDMAP_WRITE || seg.opcode == EA_RDMAP_READ_RESP;
+	seg.tagged ^= (form & 0x81) == 0x81;
+	seg.last = is_ctrl || form & 2;
+	seg.len = u8(in) | (form & 4 ? (uint32_t)u8(in) << 8 : 0);
+	if (is_ctrl)
+		seg.len = control(in, seg.opcode, flags, ctrl);
+	switch (seg.opcode) {
+	case EA_RDMAP_WRITE:
+		seg.stag = BOX_STAG + (flags & 1 ? u8(in) : 0);
+		seg.to = flags & 2 ? u64(in) : near(in);
+		break;
+	case EA_RDMAP_READ_RESP:
+		seg.stag = BOX_STAG;
+		seg.to = BOX_REGION + 20000 + (uint64_t)e->reads * 1000 + e->got;
+		if (seg.len > 500 - e->got)
+			seg.len = 500 - e->got;
+		seg.last = e->got + seg.len == 500;
+		break;
+	case EA_RDMAP_READ_REQ:
+	case EA_RDMAP_ATOMIC_REQ:
+		seg.qn = 1;
+		break;
+	case EA_RDMAP_TERMINATE:
+		seg.qn = 2;
+		break;
+	case EA_RDMAP_ATOMIC_RESP:
+		seg.qn = 3;
+		break;
+	default:
+		seg.mo = e->mo;
+		seg.ulp_word = flags & 4 ? BOX_STAG : (uint32_t)u8(in);
+		break;
+	}
+	if (form & 8)
+		seg.qn = u8(in) & 7;
+	seg.msn = e->msn[seg.qn & 3];
+	if (form & 16)
+		seg.msn += u8(in);
+	if (form & 32)
+		seg.mo += u8(in);
+	if (form & 64)
+		seg.len ^= u8(in);
+	if (flags & 0x80 && form & 0x80)
+		seg.to ^= 1ull << (u8(in) & 63);
+	if (is_ctrl && seg.len > sizeof(ctrl))
+		seg.len = sizeof(ctrl) + 1;
+	seg.raw_len = flags & 64 ? sizeof(seg.raw) : 0;
+
+	err = box_feed(box, 0, &seg, is_ctrl ? ctrl : payload);
+	if (err)
+		return;
+	switch (seg.opcode) {
+	case EA_RDMAP_READ_RESP:
+		e->got += seg.len;
+		if (seg.last) {
+			e->got = 0;
+			e->reads++;
+		}
+		break;
+	case EA_RDMAP_ATOMIC_RESP:
+		e->reads++;
+		e->msn[3]++;
+		break;
+	case EA_RDMAP_READ_REQ:
+	case EA_RDMAP_ATOMIC_REQ:
+		e->msn[1]++;
+		break;
+	case EA_RDMAP_WRITE:
+		break;
+	default:
+		e->mo = seg.last ? 0 : e->mo + seg.len;
+		e->msn[0] += seg.last;
+		break;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct expect e = { .msn = { 1, 1, 1, 1 } };
+	struct input in = { data, size };
+	struct ea_tx_msg msg;
+	struct iovec iov[EA_IOV_MAX];
+	uint32_t covered, len;
+	struct box box;
+	int n;
+
+	if (size > 4096)
+		return -1;
+	box_open(&box, false);
+	load(&box, u8(&in));
+	while (in.left && box.side[0].link.qp && !box.side[0].shut) {
+		segment(&box, &in, &e);
+		if (!box.side[0].link.qp || ea_tx_next(box.side[0].link.qp, &msg))
+			continue;
+		/* a response's beginning, or whole when it is short */
+		len = msg.len < 100 ? msg.len : 100;
+		n = ea_tx_payload(box.side[0].link.qp, &msg, msg.len - len, len, iov, EA_IOV_MAX,
+				  &covered);
+		if (n > 0)
+			box_check_iov(&box, iov, n, true);
+		ea_tx_done(box.side[0].link.qp, &msg);
+	}
+	box_close(&box);
+	return 0;
+}
