@@ -350,7 +350,11 @@ static int qp_create(struct host_ctx *ctx, const struct call *call)
 		ret = uv_qp_create(ctx, &req, &handle, &qpn);
 	if (ret)
 		return ret;
-	/* the answer is what was asked for, not what rounding made of it */
+	/*
+	 * The answer is what was asked for, not what rounding made of it; but inline data costs the device nothing, and
+	 * rsockets on iWARP look whether they got any without asking.
+	 */
+	req.cap.max_inline_data = EA_MAX_INLINE;
 	ret = put_bytes(call, UVERBS_ATTR_CREATE_QP_RESP_CAP, &req.cap, sizeof(req.cap));
 	if (!ret)
 		ret = put_bytes(call, UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &qpn, sizeof(qpn));

@@ -203,7 +203,7 @@ static int cmd_create_qp(const struct uv_cmd *cmd, const union request *req)
 		.max_recv_wr = in->max_recv_wr,
 		.max_send_sge = in->max_send_sge,
 		.max_recv_sge = in->max_recv_sge,
-		.max_inline_data = in->max_inline_data,
+		.max_inline_data = EA_MAX_INLINE,
 	};
 	uint32_t events;
 	int ret = uv_qp_create(cmd->ctx, &qp, &resp.qp_handle, &resp.qpn);
