@@ -204,6 +204,29 @@ static void reset_found_by_send(void **state)
 	pair_close(&pair);
 }
 
+/* The same while a message is held that hides the end of the stream. */
+static void reset_found_while_held(void **state)
+{
+	struct pair pair;
+	int i;
+
+	(void)state;
+	pair_open(&pair, true);
+	rig_post_send(&pair.a, 0, 500, RIG_SIGNAL);
+	rig_pump(&pair.a, &pair.b);
+	ea_tcp_destroy(pair.a.link, true);
+	pair.a.link = NULL;
+	close(pair.a.fd);
+	pair.a.fd = -1;
+	for (i = 0; i < 3; i++)
+		rig_post_send(&pair.b, 0, 8, RIG_SIGNAL);
+	rig_pump(&pair.b, NULL);
+	assert_int_equal(ea_tcp_state(pair.b.link), EA_TCP_CLOSED);
+	assert_true(ea_tcp_error(pair.b.link) == ECONNRESET || ea_tcp_error(pair.b.link) == EPIPE);
+	assert_int_equal(pair.b.events, 1);
+	pair_close(&pair);
+}
+
 /* Nobody takes the message in front of the end: the owner decides, and the core hears of it once. */
 static void hangup_while_held(void **state)
 {
@@ -373,6 +396,7 @@ int main(void)
 		cmocka_unit_test(destroyed_in_the_middle),
 		cmocka_unit_test(reset_by_peer),
 		cmocka_unit_test(reset_found_by_send),
+		cmocka_unit_test(reset_found_while_held),
 		cmocka_unit_test(hangup_while_held),
 		cmocka_unit_test(peer_vanishes),
 		cmocka_unit_test(half_close),

@@ -122,6 +122,29 @@ static void longest_segments(void **state)
 	sizes(true, true, EA_MULPDU_MAX - 1);
 }
 
+/* Sockets so small that each FPDU takes many writes. */
+static void small_sockets(void **state)
+{
+	static const uint32_t lens[] = { 10, 1000, 30000, 65536, 300000 };
+	struct rig_options options = { .mulpdu = EA_MULPDU_MAX, .crc = true };
+	struct pair pair;
+	int tcp;
+	size_t i;
+
+	(void)state;
+	for (tcp = 0; tcp < 2; tcp++) {
+		/* TCP gets so slow with less that it would be a test of patience */
+		int size = tcp ? 32768 : 1;
+
+		pair_open(&pair, tcp, &options);
+		setsockopt(pair.a.fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+		setsockopt(pair.b.fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+		for (i = 0; i < sizeof(lens) / sizeof(lens[0]); i++)
+			one_size(&pair, lens[i], i);
+		pair_close(&pair);
+	}
+}
+
 static void gathered_pieces(void **state)
 {
 	struct pair pair;
@@ -487,13 +510,21 @@ static void create_errors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(over_tcp),	     cmocka_unit_test(over_socket_pair),
-		cmocka_unit_test(short_segments),    cmocka_unit_test(longest_segments),
-		cmocka_unit_test(gathered_pieces),   cmocka_unit_test(atomics),
-		cmocka_unit_test(immediates),	     cmocka_unit_test(mixed_load),
-		cmocka_unit_test(handed_over_input), cmocka_unit_test(hold_and_resume),
-		cmocka_unit_test(backpressure),	     cmocka_unit_test(budgets),
-		cmocka_unit_test(longest_message),   cmocka_unit_test(cost_of_large_messages),
+		cmocka_unit_test(over_tcp),
+		cmocka_unit_test(over_socket_pair),
+		cmocka_unit_test(short_segments),
+		cmocka_unit_test(longest_segments),
+		cmocka_unit_test(small_sockets),
+		cmocka_unit_test(gathered_pieces),
+		cmocka_unit_test(atomics),
+		cmocka_unit_test(immediates),
+		cmocka_unit_test(mixed_load),
+		cmocka_unit_test(handed_over_input),
+		cmocka_unit_test(hold_and_resume),
+		cmocka_unit_test(backpressure),
+		cmocka_unit_test(budgets),
+		cmocka_unit_test(longest_message),
+		cmocka_unit_test(cost_of_large_messages),
 		cmocka_unit_test(create_errors),
 	};
 
