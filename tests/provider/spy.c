@@ -37,6 +37,8 @@ SPY_EXPORT int ibv_cmd_destroy_qp(struct ibv_qp *qp);
 SPY_EXPORT int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va,
 			      int access, struct verbs_mr *mr, void *cmd, size_t cmd_size,
 			      void *resp, size_t resp_size);
+SPY_EXPORT int ibv_cmd_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+				struct ibv_qp_init_attr *init, void *cmd, size_t cmd_size);
 SPY_EXPORT int ibv_dontfork_range(void *base, size_t size);
 SPY_EXPORT int ibv_dofork_range(void *base, size_t size);
 
@@ -44,6 +46,7 @@ struct spy_cq spy_cq;
 struct spy_qp spy_qp;
 int spy_fail[SPY_NUM_CALLS];
 void (*spy_qp_made)(void);
+void (*spy_qp_queried)(struct ibv_qp_attr *attr);
 
 static struct {
 	uintptr_t start;
@@ -164,6 +167,18 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va
 
 	return ret ? ret :
 		     real(pd, addr, length, hca_va, access, mr, cmd, cmd_size, resp, resp_size);
+}
+
+int ibv_cmd_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+		     struct ibv_qp_init_attr *init, void *cmd, size_t cmd_size)
+{
+	int (*real)(struct ibv_qp *, struct ibv_qp_attr *, int, struct ibv_qp_init_attr *, void *,
+		    size_t) = next("ibv_cmd_query_qp");
+	int ret = real(qp, attr, mask, init, cmd, cmd_size);
+
+	if (!ret && spy_qp_queried)
+		spy_qp_queried(attr);
+	return ret;
 }
 
 int ibv_dontfork_range(void *base, size_t size)

@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct ibv_qp_attr;
+
 enum {
 	SPY_BLOCK = 32, /* bytes of a block of the send queue, of an RQE and of a CQE */
 	SPY_PAGE = 4096,
@@ -56,6 +58,9 @@ extern int spy_fail[SPY_NUM_CALLS];
 
 /* Called after the kernel has made a QP and before the provider hears of it; NULL: nothing. */
 extern void (*spy_qp_made)(void);
+
+/* Called with what the kernel answered to a query of a QP, which it may change; NULL: nothing. */
+extern void (*spy_qp_queried)(struct ibv_qp_attr *attr);
 
 /* Whether the @len bytes at @p are kept from children by what the provider asked for. */
 bool spy_kept_from_children(const void *p, size_t len);
