@@ -27,8 +27,9 @@ static void op_rx_resume(struct ea_link *link)
 }
 
 /*
- * ABORT does not reset the connection: work requests complete when the kernel has taken their bytes, and a
- * reset would destroy those bytes.  The stream ends after them, inside an FPDU if need be.
+ * ABORT does not reset the connection: work requests complete when the kernel has taken their
+ * bytes, and a reset would destroy those bytes.  The stream ends after them, inside an FPDU if
+ * need be.
  */
 static void op_shutdown(struct ea_link *link, enum ea_shutdown how)
 {

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The TCP link: carries the RDMAP messages of one QP over one connected stream socket, as real iWARP
- * (RFC 5040, 5041, 5044).  It begins behind the MPA set-up, which is the connection manager's affair.
+ * The TCP link: carries the RDMAP messages of one QP over one connected stream socket, as real
+ * iWARP (RFC 5040, 5041, 5044).  It begins behind the MPA set-up, which is the connection
+ * manager's affair.
  *
- * Sending: messages are pulled from the core, cut into DDP segments of at most MULPDU bytes, framed, and
- * many FPDUs are gathered into one sendmsg() straight from the application's memory.  What a full
- * socket leaves over is remembered as positions; payload is asked from the core again.
- * Receiving: payload goes from the socket into the memory the core has checked; the same readv() takes the
- * trailer and what follows.  Small FPDUs are read many at a time into a staging buffer and copied.
- * Without CRC no payload byte is touched but by those copies (messages of at most EA_TCP_COPY_MAX bytes when
- * sending, what the staging buffer holds when receiving).
+ * Sending: messages are pulled from the core, cut into DDP segments of at most MULPDU bytes,
+ * framed, and many FPDUs are gathered into one sendmsg() straight from the application's memory.
+ * What a full socket leaves over is remembered as positions; payload is asked from the core again.
+ * Receiving: payload goes from the socket into the memory the core has checked; the same read
+ * takes the trailer and what follows.  Small FPDUs are read many at a time into a staging buffer
+ * and copied. Without CRC no payload byte is touched but by those copies (messages of at most
+ * EA_TCP_COPY_MAX bytes when sending, what the staging buffer holds when receiving).
  *
  * With CRC, payload lies in its target before its CRC was checked; a message is never reported as
  * received when it was wrong.
  *
- * Bounds: nothing is allocated after creation.  A link takes EA_TCP_LINK_SIZE bytes at most; what the peer
- * sends and nobody takes stays in the kernel's socket buffer, whose limit stops the peer.
+ * Bounds: nothing is allocated after creation.  A link takes EA_TCP_LINK_SIZE bytes at most; what
+ * the peer sends and nobody takes stays in the kernel's socket buffer, whose limit stops the peer.
  *
  * Threads: all functions under the lock that serialises the core (core.h); none blocks.
  *
@@ -24,9 +25,10 @@
  *	CLOSING	the QP has left the data path: what is staged is finished (an FPDU under way, the Terminate), the
  *		sending side is shut, input is thrown away until the peer's end of stream
  *	CLOSED	both directions are over; the owner closes
- * The link never closes the descriptor itself, and it knows no time: how long CLOSING may last, and how long a held
- * message may hide the end of the stream, is the owner's decision.  Closing only when CLOSED is reached
- * makes sure that nothing under way to the peer is lost: a close() with unread input resets the connection.
+ * The link never closes the descriptor itself, and it knows no time: how long CLOSING may last,
+ * and how long a held message may hide the end of the stream, is the owner's decision.  Closing
+ * only when CLOSED is reached makes sure that nothing under way to the peer is lost: a close()
+ * with unread input resets the connection.
  */
 #ifndef EA_LINK_TCP_H
 #define EA_LINK_TCP_H
@@ -54,16 +56,16 @@ struct ea_tcp_attr {
 	const void *rx_data; /* input that was read together with the MPA frame; copied */
 	size_t rx_len;	     /* 0..EA_TCP_RX_STAGE */
 	/*
-	 * The core wants a progress call: it has something to send, a held message can go on, or the QP
-	 * has ended.  Called from inside core functions; may only note it.
+	 * The core wants a progress call: it has something to send, a held message can go on, or
+	 * the QP has ended.  Called from inside core functions; may only note it.
 	 */
 	void (*notify)(struct ea_link *link, void *ctx);
 	void *ctx;
 };
 
 /*
- * Create a link; connect it to a QP with ea_qp_connect(dev, qpn, link, ...).  NULL with errno EINVAL
- * (mulpdu, rx_len or fd out of range) or ENOMEM.  Sets TCP_NODELAY on TCP sockets.
+ * Create a link; connect it to a QP with ea_qp_connect(dev, qpn, link, ...).  NULL with errno
+ * EINVAL (mulpdu, rx_len or fd out of range) or ENOMEM.  Sets TCP_NODELAY on TCP sockets.
  */
 struct ea_link *ea_tcp_create(const struct ea_tcp_attr *attr);
 
@@ -77,12 +79,15 @@ enum ea_tcp_wait {
 };
 
 /*
- * Receive, place and deliver about @budget bytes; it is overstepped by one FPDU at most.  Returns enum ea_tcp_wait
- * bits of the receiving side.
+ * Receive, place and deliver about @budget bytes; it is overstepped by one FPDU at most.  Returns
+ * enum ea_tcp_wait bits of the receiving side.
  */
 unsigned int ea_tcp_progress_rx(struct ea_link *link, size_t budget);
 
-/* Send about @budget bytes, overstepped as above.  Returns enum ea_tcp_wait bits of the sending side; 0: nothing to send until notify(). */
+/*
+ * Send about @budget bytes, overstepped as above.  Returns enum ea_tcp_wait bits of the sending
+ * side; 0: nothing to send until notify().
+ */
 unsigned int ea_tcp_progress_tx(struct ea_link *link, size_t budget);
 
 /* Both, receiving first, so that answers leave at once.  The union of the bits. */
@@ -97,26 +102,32 @@ enum ea_tcp_state {
 enum ea_tcp_state ea_tcp_state(const struct ea_link *link);
 
 /*
- * Why the link left OPEN: 0 for an orderly end of either side; EPROTO (stream ended inside an FPDU), EBADMSG (bad CRC or
- * framing), ECONNRESET, EPIPE, ETIMEDOUT and so on from the socket, or the value given to ea_tcp_hangup().
+ * Why the link left OPEN: 0 for an orderly end of either side; EPROTO (stream ended inside an
+ * FPDU), EBADMSG (bad CRC or framing), ECONNRESET, EPIPE, ETIMEDOUT and so on from the socket, or
+ * the value given to ea_tcp_hangup().
  */
 int ea_tcp_error(const struct ea_link *link);
 
 /* The peer has ended its sending side, and all it sent was taken or thrown away. */
 bool ea_tcp_peer_closed(const struct ea_link *link);
 
-/* Bytes of input thrown away in CLOSING: a peer that does not end can be given up by amount as well as by time. */
+/*
+ * Bytes of input thrown away in CLOSING: a peer that does not end can be given up by amount as
+ * well as by time.
+ */
 uint64_t ea_tcp_discarded(const struct ea_link *link);
 
 /*
- * The owner knows that the peer is gone (poll says hang-up while a message is held, keep-alive, a time-out of its own): tell the core
- * (ea_link_down() with @err, 0 for an orderly end) and go to CLOSED.  Input not taken yet is lost.  No effect when CLOSED.
+ * The owner knows that the peer is gone (poll says hang-up while a message is held, keep-alive, a
+ * time-out of its own): tell the core (ea_link_down() with @err, 0 for an orderly end) and go to
+ * CLOSED.  Input not taken yet is lost.  No effect when CLOSED.
  */
 void ea_tcp_hangup(struct ea_link *link, int err);
 
 /*
- * Free the link; a QP that is still connected goes down with ECONNABORTED.  The descriptor stays open and is the caller's to close.
- * @reset: arrange (SO_LINGER 0) that close() resets the connection instead of sending what the kernel still has.
+ * Free the link; a QP that is still connected goes down with ECONNABORTED.  The descriptor stays
+ * open and is the caller's to close. @reset: arrange (SO_LINGER 0) that close() resets the
+ * connection instead of sending what the kernel still has.
  */
 void ea_tcp_destroy(struct ea_link *link, bool reset);
 

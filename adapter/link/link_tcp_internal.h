@@ -32,7 +32,9 @@ enum ea_tcp_rx_state {
 	RX_DISCARD, /* the QP takes nothing more */
 };
 
-/* One FPDU in the order of the stream.  Its scratch bytes are header, copied payload and trailer. */
+/*
+ * One FPDU in the order of the stream.  Its scratch bytes are header, copied payload and trailer.
+ */
 struct ea_tcp_frame {
 	uint32_t off, len; /* payload gathered from the message; len 0: none, or it was copied */
 	uint16_t scratch;

@@ -2,8 +2,9 @@
 /*
  * The receiving side of a TCP link.
  *
- * Two steps in turn: consume() takes what is in the staging buffer as far as it goes, fill() reads from the socket:
- * into the staging buffer, or, inside a payload, into its target with the staging buffer behind.
+ * Two steps in turn: consume() takes what is in the staging buffer as far as it goes, fill() reads
+ * from the socket: into the staging buffer, or, inside a payload, into its target with the staging
+ * buffer behind.
  */
 #include <endian.h>
 #include <string.h>
@@ -38,7 +39,10 @@ static void protocol_error(struct ea_tcp *tcp, enum ea_term_cause cause)
 
 /* ------------------------------------------------------------------ steps of an FPDU */
 
-/* Parse the header at the head of the staging buffer.  False: not all there, or an error that ended the QP. */
+/*
+ * Parse the header at the head of the staging buffer.  False: not all there, or an error that
+ * ended the QP.
+ */
 static bool take_header(struct ea_tcp *tcp)
 {
 	struct ea_tcp_rx *rx = &tcp->rx;
@@ -254,8 +258,9 @@ static void compact(struct ea_tcp_rx *rx)
 }
 
 /*
- * Read once.  Returns the bytes read; 0 at the end of the stream; or -1 with errno.  *@want is what was asked for, so that the
- * caller sees whether the socket is empty now.  ESHUTDOWN: the target was refused and nothing read.
+ * Read once.  Returns the bytes read; 0 at the end of the stream; or -1 with errno.  *@want is
+ * what was asked for, so that the caller sees whether the socket is empty now.  ESHUTDOWN: the
+ * target was refused and nothing read.
  */
 static ssize_t fill(struct ea_tcp *tcp, size_t *want)
 {
@@ -390,7 +395,10 @@ unsigned int ea_tcp_progress_rx(struct ea_link *link, size_t budget)
 		} else if (errno == EAGAIN) {
 			return EA_TCP_WAIT_IN;
 		} else if (errno == EFAULT) {
-			/* memory that was unmapped while registered; the input is still in the socket */
+			/*
+			 * memory that was unmapped while registered; the input is still in the
+			 * socket
+			 */
 			protocol_error(tcp, EA_TERM_DDP_LOCAL);
 		} else if (errno != EINTR && errno != ESHUTDOWN) {
 			socket_failed(tcp, errno);

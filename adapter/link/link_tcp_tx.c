@@ -2,9 +2,9 @@
 /*
  * The sending side of a TCP link.
  *
- * Work goes in batches: messages are pulled and cut until a batch is full, the batch is sent, perhaps over several
- * calls when the socket is full, and the next one begins.  A frame is the unit: once its first byte is
- * out, all of it must follow, or the stream is broken.
+ * Work goes in batches: messages are pulled and cut until a batch is full, the batch is sent,
+ * perhaps over several calls when the socket is full, and the next one begins.  A frame is the
+ * unit: once its first byte is out, all of it must follow, or the stream is broken.
  */
 #include <endian.h>
 #include <string.h>
@@ -159,7 +159,9 @@ static int cut_frame(struct ea_tcp *tcp)
 	return 0;
 }
 
-/* A message cannot be read any more; the core has ended the QP, with or without telling the link. */
+/*
+ * A message cannot be read any more; the core has ended the QP, with or without telling the link.
+ */
 static void payload_lost(struct ea_tcp *tcp, int err)
 {
 	if (!tcp->closing)
@@ -217,9 +219,9 @@ static bool add_scratch(struct iovec *iov, int *n, uint8_t *p, uint32_t len)
 }
 
 /*
- * List what is staged, from the first unsent byte on, and no frame more once @budget bytes are listed, or,
- * aligned, once a TCP segment is full.
- * Returns the number of iovecs (at least 1), or a negative errno when payload cannot be read.
+ * List what is staged, from the first unsent byte on, and no frame more once @budget bytes are
+ * listed, or, aligned, once a TCP segment is full. Returns the number of iovecs (at least 1), or a
+ * negative errno when payload cannot be read.
  */
 static int gather(struct ea_tcp *tcp, struct iovec *iov, size_t budget)
 {
@@ -325,8 +327,8 @@ static unsigned int finish(struct ea_tcp *tcp)
 }
 
 /*
- * The socket takes nothing more.  What the peer had sent before may still lie in it and is read first, unless nobody
- * takes it.
+ * The socket takes nothing more.  What the peer had sent before may still lie in it and is read
+ * first, unless nobody takes it.
  */
 static unsigned int socket_failed(struct ea_tcp *tcp, int err)
 {

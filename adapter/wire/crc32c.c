@@ -3,7 +3,10 @@
 
 #include "adapter/wire/crc32c.h"
 
-/* ISA-L counts in int and takes a pointer to non-const; it inverts neither on entry nor at the end. */
+/*
+ * ISA-L counts in int and takes a pointer to non-const; it inverts neither on entry nor at the
+ * end.
+ */
 #define CRC_STEP ((size_t)1 << 30)
 
 uint32_t ea_crc32c_add(uint32_t crc, const void *buf, size_t len)

@@ -32,18 +32,18 @@ enum {
 /* A header in host byte order. */
 struct ea_ddp_hdr {
 	bool tagged;
-	bool last; /* the message ends with this segment */
-	uint8_t ulp_ctrl; /* upper layer's control byte (rdmap.h) */
-	uint32_t stag; /* tagged */
-	uint64_t to; /* tagged: where payload byte 0 goes */
-	uint32_t ulp_word; /* untagged: upper layer's word */
+	bool last;	      /* the message ends with this segment */
+	uint8_t ulp_ctrl;     /* upper layer's control byte (rdmap.h) */
+	uint32_t stag;	      /* tagged */
+	uint64_t to;	      /* tagged: where payload byte 0 goes */
+	uint32_t ulp_word;    /* untagged: upper layer's word */
 	uint32_t qn, msn, mo; /* untagged */
 };
 
 enum ea_ddp_err {
 	EA_DDP_OK = 0,
-	EA_DDP_SHORT, /* the segment is shorter than its header */
-	EA_DDP_TAGGED_VERSION, /* unknown version in a tagged segment */
+	EA_DDP_SHORT,		 /* the segment is shorter than its header */
+	EA_DDP_TAGGED_VERSION,	 /* unknown version in a tagged segment */
 	EA_DDP_UNTAGGED_VERSION, /* unknown version in an untagged segment */
 };
 
@@ -54,8 +54,8 @@ uint32_t ea_ddp_hdr_len(uint8_t ctrl);
 uint32_t ea_ddp_encode(const struct ea_ddp_hdr *hdr, void *buf);
 
 /*
- * Decode the header at @buf, of which @len bytes are there.  The length is ea_ddp_hdr_len() of the first byte.
- * Reserved bits are not checked (RFC 5041 4.1: ignored by the receiver).
+ * Decode the header at @buf, of which @len bytes are there.  The length is ea_ddp_hdr_len() of the
+ * first byte. Reserved bits are not checked (RFC 5041 4.1: ignored by the receiver).
  */
 enum ea_ddp_err ea_ddp_decode(const void *buf, size_t len, struct ea_ddp_hdr *hdr);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * RDMAP: message kinds, the headers behind the DDP header, and Terminate.  RFC 5040; RFC 7306 for immediate data
- * and atomics.  Two opcodes of the unassigned range carry a Send with immediate data, which no RFC
- * knows; a standard peer answers them with a Terminate (unexpected opcode).
+ * RDMAP: message kinds, the headers behind the DDP header, and Terminate.  RFC 5040; RFC 7306 for
+ * immediate data and atomics.  Two opcodes of the unassigned range carry a Send with immediate
+ * data, which no RFC knows; a standard peer answers them with a Terminate (unexpected opcode).
  *
  * opcode			DDP model	queue	word		payload
  *  0 RDMA Write		tagged		-	-		data
@@ -20,10 +20,11 @@
  * 12 Send Imm			untagged	0	immediate	data
  * 13 Send SE Imm		untagged	0	immediate	data
  *
- * The immediate of opcodes 12 and 13 is the number whose network byte order form the sender posted; that of 8 and 9
- * fills the first four of eight payload bytes, the others are zero.
+ * The immediate of opcodes 12 and 13 is the number whose network byte order form the sender
+ * posted; that of 8 and 9 fills the first four of eight payload bytes, the others are zero.
  *
- * Pure encode and decode: no I/O, no allocation, no state; any thread.  Encoders return the length written.
+ * Pure encode and decode: no I/O, no allocation, no state; any thread.  Encoders return the length
+ * written.
  */
 #ifndef EA_RDMAP_H
 #define EA_RDMAP_H
@@ -53,7 +54,7 @@ enum ea_rdmap_opcode {
 };
 
 enum ea_rdmap_qn {
-	EA_QN_SEND = 0, /* Send kinds, Immediate Data */
+	EA_QN_SEND = 0,	    /* Send kinds, Immediate Data */
 	EA_QN_READ_REQ = 1, /* RDMA Read Request, Atomic Request: one sequence of MSNs */
 	EA_QN_TERMINATE = 2,
 	EA_QN_ATOMIC_RESP = 3,
@@ -80,11 +81,11 @@ uint8_t ea_rdmap_opcode(uint8_t ctrl);
 
 /* Properties of an opcode; false for unassigned ones. */
 bool ea_rdmap_is_tagged(uint8_t opcode);
-bool ea_rdmap_is_send(uint8_t opcode); /* 3..6, 12, 13: data into a receive work request */
-bool ea_rdmap_is_ctrl(uint8_t opcode); /* payload is an RDMAP header, one segment */
+bool ea_rdmap_is_send(uint8_t opcode);	    /* 3..6, 12, 13: data into a receive work request */
+bool ea_rdmap_is_ctrl(uint8_t opcode);	    /* payload is an RDMAP header, one segment */
 bool ea_rdmap_is_solicited(uint8_t opcode); /* asks for a solicited event */
-bool ea_rdmap_has_inv(uint8_t opcode); /* the word is a STag to invalidate */
-bool ea_rdmap_has_imm(uint8_t opcode); /* carries an immediate: 8, 9, 12, 13 */
+bool ea_rdmap_has_inv(uint8_t opcode);	    /* the word is a STag to invalidate */
+bool ea_rdmap_has_imm(uint8_t opcode);	    /* carries an immediate: 8, 9, 12, 13 */
 
 /* Name for messages; never NULL. */
 const char *ea_rdmap_opcode_str(uint8_t opcode);
@@ -93,20 +94,22 @@ enum ea_rdmap_err {
 	EA_RDMAP_OK = 0,
 	EA_RDMAP_BAD_VERSION,
 	EA_RDMAP_BAD_OPCODE, /* unassigned */
-	EA_RDMAP_BAD_MODEL, /* tagged where untagged is due, or the reverse */
-	EA_RDMAP_BAD_QN, /* not the queue of this opcode */
-	EA_RDMAP_BAD_MO, /* control message that does not start at offset 0 */
-	EA_RDMAP_BAD_LEN, /* control message of a wrong length */
-	EA_RDMAP_NOT_LAST, /* control message of more than one segment */
+	EA_RDMAP_BAD_MODEL,  /* tagged where untagged is due, or the reverse */
+	EA_RDMAP_BAD_QN,     /* not the queue of this opcode */
+	EA_RDMAP_BAD_MO,     /* control message that does not start at offset 0 */
+	EA_RDMAP_BAD_LEN,    /* control message of a wrong length */
+	EA_RDMAP_NOT_LAST,   /* control message of more than one segment */
 };
 
 /*
- * Check a decoded header with @payload bytes behind it against the table above.  MSNs, message offsets of data, STags
- * and lengths of data are the receiver's affair.
+ * Check a decoded header with @payload bytes behind it against the table above.  MSNs, message
+ * offsets of data, STags and lengths of data are the receiver's affair.
  */
 enum ea_rdmap_err ea_rdmap_check(const struct ea_ddp_hdr *hdr, uint32_t payload);
 
-/* ------------------------------------------------------------------ headers behind the DDP header */
+/*
+ * ------------------------------------------------------------------ headers behind the DDP header
+ */
 
 struct ea_read_req {
 	uint32_t sink_stag;
@@ -125,11 +128,12 @@ enum ea_atomic_op { /* RFC 7306 figure 5 */
 };
 
 /*
- * Fetch-and-add: a set bit of add_swap_mask stops the carry out of that bit; compare and its mask are 0.
- * Compare-and-swap: compared and swapped under the masks; all ones is the plain 64-bit operation.
+ * Fetch-and-add: a set bit of add_swap_mask stops the carry out of that bit; compare and its mask
+ * are 0. Compare-and-swap: compared and swapped under the masks; all ones is the plain 64-bit
+ * operation.
  */
 struct ea_atomic_req {
-	uint8_t op; /* enum ea_atomic_op */
+	uint8_t op;  /* enum ea_atomic_op */
 	uint32_t id; /* comes back in the response */
 	uint32_t stag;
 	uint64_t to;
@@ -148,7 +152,7 @@ void ea_atomic_req_decode(const void *buf, struct ea_atomic_req *req);
 uint64_t ea_atomic_apply(const struct ea_atomic_req *req, uint64_t old);
 
 struct ea_atomic_resp {
-	uint32_t id; /* of the request */
+	uint32_t id;  /* of the request */
 	uint64_t old; /* value before the operation */
 };
 
@@ -183,7 +187,7 @@ enum ea_term_cause {
 	EA_TERM_TAGGED_STAG, /* no such STag */
 	EA_TERM_TAGGED_BOUNDS,
 	EA_TERM_TAGGED_ASSOC, /* STag of another protection domain */
-	EA_TERM_TAGGED_WRAP, /* offset wraps 2^64 */
+	EA_TERM_TAGGED_WRAP,  /* offset wraps 2^64 */
 	EA_TERM_TAGGED_VERSION,
 	EA_TERM_TAGGED_RIGHTS,
 	/* placing an untagged segment */
@@ -212,7 +216,7 @@ enum ea_term_cause {
 	/* MPA (RFC 5044 8, RFC 6581 10) */
 	EA_TERM_STREAM_LOST,
 	EA_TERM_CRC,
-	EA_TERM_FPDU_LEN, /* FPDU length contradicts its content */
+	EA_TERM_FPDU_LEN,    /* FPDU length contradicts its content */
 	EA_TERM_SETUP_FRAME, /* bad MPA request or reply */
 	EA_TERM_MPA_LOCAL,
 	EA_TERM_IRD_SHORT,
@@ -237,9 +241,10 @@ enum ea_term_cause ea_rdmap_err_cause(enum ea_rdmap_err err);
 const char *ea_term_str(struct ea_term_codes codes);
 
 /*
- * A Terminate message.  @ddp_hdr: raw DDP header of the segment at fault (14 or 18 bytes, as its first byte says); its total
- * length, header and payload, is @seg_len.  @rdmap_hdr: raw Read Request header behind it.  Which of the three
- * are present is told by NULL pointers and has_seg_len (RFC 5040 figure 9).
+ * A Terminate message.  @ddp_hdr: raw DDP header of the segment at fault (14 or 18 bytes, as its
+ * first byte says); its total length, header and payload, is @seg_len.  @rdmap_hdr: raw Read
+ * Request header behind it.  Which of the three are present is told by NULL pointers and
+ * has_seg_len (RFC 5040 figure 9).
  */
 struct ea_terminate {
 	struct ea_term_codes codes;
@@ -250,9 +255,9 @@ struct ea_terminate {
 };
 
 /*
- * Fill @term for @codes: attaches those of the given copies that RFC 5040 4.8 wants with this error.  @ddp_hdr and
- * @rdmap_hdr may be NULL when not at hand; @seg_len counts only with @ddp_hdr.  Headers whose layout cannot be trusted
- * (version or opcode errors) are left out.
+ * Fill @term for @codes: attaches those of the given copies that RFC 5040 4.8 wants with this
+ * error.  @ddp_hdr and @rdmap_hdr may be NULL when not at hand; @seg_len counts only with
+ * @ddp_hdr.  Headers whose layout cannot be trusted (version or opcode errors) are left out.
  */
 void ea_terminate_init(struct ea_terminate *term, struct ea_term_codes codes, const void *ddp_hdr,
 		       uint16_t seg_len, const void *rdmap_hdr);
@@ -261,8 +266,8 @@ void ea_terminate_init(struct ea_terminate *term, struct ea_term_codes codes, co
 uint32_t ea_terminate_encode(const struct ea_terminate *term, void *buf);
 
 /*
- * Decode @len bytes; pointers of @term go into @buf.  False when the flags promise more than @len bytes hold; the codes
- * are valid nevertheless when @len is at least EA_TERMINATE_MIN.
+ * Decode @len bytes; pointers of @term go into @buf.  False when the flags promise more than @len
+ * bytes hold; the codes are valid nevertheless when @len is at least EA_TERMINATE_MIN.
  */
 bool ea_terminate_decode(const void *buf, size_t len, struct ea_terminate *term);
 

@@ -2,9 +2,10 @@
 /*
  * An enemy's bytes into a connected QP: link and core together.
  *
- * Input: a byte of options (see enum), then either the stream as it is, or pieces of (16-bit length, ULPDU) that are framed here, so that
- * lengths, padding and CRC are right and the content gets deeper.  Memory begins at bus address 0, so that small numbers are
- * valid addresses; half of it belongs to no region and must stay as it was.
+ * Input: a byte of options (see enum), then either the stream as it is, or pieces of (16-bit
+ * length, ULPDU) that are framed here, so that lengths, padding and CRC are right and the content
+ * gets deeper.  Memory begins at bus address 0, so that small numbers are valid addresses; half of
+ * it belongs to no region and must stay as it was.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * MPA set-up frames from an enemy.  The first byte chooses kind and revisions.  Whatever decodes must encode again to a frame
- * that decodes to the same values, and negotiation must keep within both sides' limits.
+ * MPA set-up frames from an enemy.  The first byte chooses kind and revisions.  Whatever decodes
+ * must encode again to a frame that decodes to the same values, and negotiation must keep within
+ * both sides' limits.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -81,8 +81,8 @@ static void both_at_once(void **state)
 }
 
 /*
- * The sender destroys its QP as soon as its work is complete, while megabytes are still in the kernel and the
- * receiver sends the other way: all of the work arrives.
+ * The sender destroys its QP as soon as its work is complete, while megabytes are still in the
+ * kernel and the receiver sends the other way: all of the work arrives.
  */
 static void destroyed_after_completion(void **state)
 {
@@ -227,7 +227,9 @@ static void reset_found_while_held(void **state)
 	pair_close(&pair);
 }
 
-/* Nobody takes the message in front of the end: the owner decides, and the core hears of it once. */
+/*
+ * Nobody takes the message in front of the end: the owner decides, and the core hears of it once.
+ */
 static void hangup_while_held(void **state)
 {
 	struct pair pair;
@@ -293,7 +295,10 @@ static void half_close(void **state)
 	rig_close(&rig);
 }
 
-/* Closing with input under way must not reset the connection: the peer gets all bytes and a clean end. */
+/*
+ * Closing with input under way must not reset the connection: the peer gets all bytes and a clean
+ * end.
+ */
 static void no_reset_on_close(void **state)
 {
 	enum {
@@ -352,7 +357,10 @@ static void terminate_each_way(void **state)
 	}
 }
 
-/* The region goes away while a message is on its way: no byte more, an error on both sides, no hang. */
+/*
+ * The region goes away while a message is on its way: no byte more, an error on both sides, no
+ * hang.
+ */
 static void region_gone(void **state)
 {
 	enum {

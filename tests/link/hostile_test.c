@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* A peer that speaks nonsense: what it gets back, and that it can neither stop nor flood the link. */
+/*
+ * A peer that speaks nonsense: what it gets back, and that it can neither stop nor flood the link.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -37,8 +39,8 @@ static void close_case(struct case_ *c)
 }
 
 /*
- * The link answers c->out with nothing but a Terminate of @cause, ends its stream, throws away what follows, and is CLOSED when
- * the peer ends too.
+ * The link answers c->out with nothing but a Terminate of @cause, ends its stream, throws away
+ * what follows, and is CLOSED when the peer ends too.
  */
 static void expect_terminate(struct case_ *c, enum ea_term_cause cause, bool crc)
 {

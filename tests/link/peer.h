@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The other end of the wire, by hand: builds FPDUs byte by byte, whatever nonsense they carry, and takes apart what the link sends.
+ * The other end of the wire, by hand: builds FPDUs byte by byte, whatever nonsense they carry, and
+ * takes apart what the link sends.
  */
 #ifndef TESTS_LINK_PEER_H
 #define TESTS_LINK_PEER_H
@@ -40,8 +41,8 @@ struct peer_fpdu {
 };
 
 /*
- * Take the FPDU at *@pos of @in and move *@pos behind it; false when no whole one is there.  Framing, padding and, with
- * @crc, the CRC must be right, or the program ends.
+ * Take the FPDU at *@pos of @in and move *@pos behind it; false when no whole one is there.
+ * Framing, padding and, with @crc, the CRC must be right, or the program ends.
  */
 bool peer_take(const struct bytes *in, size_t *pos, struct peer_fpdu *fpdu, bool crc);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * A device with one QP, its memory, and a TCP link over a socket of the test: everything that stands behind
- * a connected QP, without a host.  The test plays provider (posts work requests, polls) and engine (calls progress).
+ * A device with one QP, its memory, and a TCP link over a socket of the test: everything that
+ * stands behind a connected QP, without a host.  The test plays provider (posts work requests,
+ * polls) and engine (calls progress).
  */
 #ifndef TESTS_LINK_RIG_H
 #define TESTS_LINK_RIG_H
@@ -55,7 +56,10 @@ struct rig_options {
 	size_t mr_len; /* bytes from the start that the regions cover; 0: all */
 };
 
-/* Make a rig with @mem_len bytes of memory on @fd, which it takes over.  Ends the program on failure. */
+/*
+ * Make a rig with @mem_len bytes of memory on @fd, which it takes over.  Ends the program on
+ * failure.
+ */
 void rig_open(struct rig *rig, int fd, size_t mem_len, const struct rig_options *options);
 
 /* End the link and make the QP a fresh one; the descriptor is closed unless it is negative. */

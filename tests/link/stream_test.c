@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* One recorded byte stream, delivered in every way a network may deliver it: in pieces, cut short, and corrupted. */
+/*
+ * One recorded byte stream, delivered in every way a network may deliver it: in pieces, cut short,
+ * and corrupted.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -19,8 +22,8 @@ enum {
 static const uint32_t send_len[SENDS] = { 0, 1, 100, 5000, 16, 3001 };
 
 /*
- * What a device sends for six Sends and two Writes of any memory of the receiver at @remote.  Ends of
- * messages are noted in @ends.
+ * What a device sends for six Sends and two Writes of any memory of the receiver at @remote.  Ends
+ * of messages are noted in @ends.
  */
 static void record(struct bytes *stream, uint32_t mulpdu, bool crc, uint64_t remote, size_t *ends)
 {
@@ -167,7 +170,9 @@ static bool is_fpdu_end(const struct bytes *stream, size_t len, bool crc)
 	return pos == len;
 }
 
-/* EOF between messages is an orderly end, anywhere else an error; and what was whole has arrived. */
+/*
+ * EOF between messages is an orderly end, anywhere else an error; and what was whole has arrived.
+ */
 static void cut_short(void **state)
 {
 	struct bytes stream = { 0 };
@@ -239,7 +244,10 @@ static void corrupted(void **state)
 	bytes_free(&stream);
 }
 
-/* Without CRC anything may arrive, but nothing outside of what was offered, and no call hangs or crashes. */
+/*
+ * Without CRC anything may arrive, but nothing outside of what was offered, and no call hangs or
+ * crashes.
+ */
 static void garbled_without_crc(void **state)
 {
 	struct bytes stream = { 0 };

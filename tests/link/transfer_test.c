@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Messages of each kind and size between two devices, over TCP and socket pairs, with and without CRC. */
+/*
+ * Messages of each kind and size between two devices, over TCP and socket pairs, with and without
+ * CRC.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -321,7 +324,9 @@ static void hold_and_resume(void **state)
 	pair_close(&two);
 }
 
-/* A reader that does not read stops the writer, not the writer's other direction; nothing is lost. */
+/*
+ * A reader that does not read stops the writer, not the writer's other direction; nothing is lost.
+ */
 static void backpressure(void **state)
 {
 	enum {
@@ -403,8 +408,9 @@ static void budgets(void **state)
 }
 
 /*
- * The longest message there is, 4 GiB - 1, at an address whose offsets pass 2^32.  The receiver here is no device, so that no
- * memory is touched: offsets, lengths and flags of all segments must add up.
+ * The longest message there is, 4 GiB - 1, at an address whose offsets pass 2^32.  The receiver
+ * here is no device, so that no memory is touched: offsets, lengths and flags of all segments must
+ * add up.
  */
 static void longest_message(void **state)
 {
@@ -459,7 +465,10 @@ static void longest_message(void **state)
 	rig_close(&rig);
 }
 
-/* A large message costs about one system call for each FPDU, and little of it is copied in user space. */
+/*
+ * A large message costs about one system call for each FPDU, and little of it is copied in user
+ * space.
+ */
 static void cost_of_large_messages(void **state)
 {
 	enum {

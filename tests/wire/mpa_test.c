@@ -240,7 +240,10 @@ static void decode_errors(void **state)
 	}
 }
 
-/* Every prefix asks for more, never more than the frame has; the first wrong byte is found at once. */
+/*
+ * Every prefix asks for more, never more than the frame has; the first wrong byte is found at
+ * once.
+ */
 static void decode_prefixes(void **state)
 {
 	static const uint8_t frame[] = {
