@@ -210,7 +210,7 @@ static void build_device(const struct host_dev *dev)
 {
 	dev_t rdev = device_uverbs_rdev(dev);
 	char bdf[DEVICE_BDF_LEN], guid[24];
-	char pci[64], ib[128], verbs[128];
+	char pci[64], ib[128], verbs[128], port[160];
 
 	device_bdf(dev, bdf);
 	guid_text(dev->node_guid, guid);
@@ -228,7 +228,8 @@ static void build_device(const struct host_dev *dev)
 	vfs_add_file(at("%s/uevent", ib), "NAME=%s\n", dev->name);
 	vfs_add_link(at("%s/device", ib), at("../../../%s", bdf));
 	vfs_add_link(at("%s/subsystem", ib), "../../../../../class/infiniband");
-	build_port(dev, at("%s/ports/1", ib));
+	snprintf(port, sizeof(port), "%s/ports/1", ib);
+	build_port(dev, port);
 	vfs_add_link(at("/sys/class/infiniband/%s", dev->name), at("../../%s", ib + strlen("/sys/")));
 
 	vfs_add_file(at("%s/ibdev", verbs), "%s\n", dev->name);

@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+"""Unmodified programs under erdma-run, with the distribution's provider: discovery, children, refusals.
+
+usage: programs.py ERDMA_RUN [TEST...]
+"""
+
+import json
+import os
+import re
+import shutil
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+
+run = os.path.abspath(sys.argv[1])
+SYSTEM = ["--provider", "system"]
+failures = []
+tests = []
+
+
+def test(function):
+    tests.append(function)
+    return function
+
+
+def start(*words, options=SYSTEM, code=0, env=None, user=None, **more):
+    """Run a program under erdma-run; its standard output. @code is the exit code that must come out."""
+    result = subprocess.run([run, *options, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            timeout=60, env=env, user=user, **more)
+    if result.returncode != code:
+        raise AssertionError(f"{' '.join(words)}: exit code {result.returncode}, not {code}\n"
+                             f"{result.stdout}{result.stderr}")
+    return result.stdout if code == 0 else result.stderr
+
+
+def expect(text, *patterns):
+    for pattern in patterns:
+        if not re.search(pattern, text):
+            raise AssertionError(f"no match for {pattern!r} in:\n{text}")
+
+
+def need(*programs):
+    for program in programs:
+        if not shutil.which(program):
+            raise FileNotFoundError(program)
+
+
+@test
+def discovery_agrees_by_netlink_and_sysfs():
+    need("ibv_devinfo")
+    by_netlink = start("ibv_devinfo", "-v")
+    by_sysfs = start("ibv_devinfo", "-v", options=[*SYSTEM, "--no-netlink"])
+    expect(by_netlink, r"transport:\s+iWARP", r"vendor_id:\s+0x1ded", r"vendor_part_id:\s+4223",
+           r"max_qp:\s+65535", r"atomic_cap:\s+ATOMIC_GLOB", r"link_layer:\s+Ethernet", r"fw_ver:\s+\d+\.\d+\.\d+")
+    assert by_netlink == by_sysfs, "ibv_devinfo -v differs"
+    assert start("ibv_devices") == start("ibv_devices", options=[*SYSTEM, "--no-netlink"])
+
+
+@test
+def netlink_is_what_was_asked():
+    """The two ways above were really two: the second makes no netlink socket."""
+    need("python3")
+    program = "import socket\ntry: socket.socket(16, 3, 20); print('yes')\nexcept OSError as e: print(e.errno)"
+    assert start("python3", "-c", program) == "yes\n"
+    assert start("python3", "-c", program, options=[*SYSTEM, "--no-netlink"]) == "93\n"
+
+
+@test
+def iproute2():
+    need("rdma")
+    devices = json.loads(start("rdma", "-j", "dev"))
+    assert devices[0]["ifname"] == "erdma_0" and devices[0]["node_type"] == "rnic", devices
+    guid = open_in("/sys/class/infiniband/erdma_0/node_guid").strip()
+    assert devices[0]["node_guid"] == guid, (devices, guid)
+    expect(start("rdma", "link"), r"link erdma_0/1 state \w+ physical_state \w+ netdev \w+")
+    expect(start("rdma", "system"), r"copy-on-fork on")
+    expect(start("rdma", "res"), r"erdma_0: pd 0 cq 0 qp 0")
+
+
+def open_in(path):
+    return start("cat", path)
+
+
+@test
+def listings():
+    expect(start("ls", "-lR", "/sys/class/infiniband/erdma_0/", "/dev/infiniband"), r"ports:", r"gid_attrs",
+           r"crw-rw-rw- .* 231, 192 .* uverbs0")
+    expect(start("ls", "/sys/class"), r"(?m)^infiniband$", r"(?m)^net$")
+    expect(start("find", "/sys/class/infiniband/erdma_0/", "-name", "types"), r"ports/1/gid_attrs/types")
+    expect(start("bash", "-c", "echo /sys/class/infiniband*/u*; read x < /sys/class/infiniband/erdma_0/node_type; echo $x"),
+           r"/sys/class/infiniband_verbs/uverbs0", r"4: RNIC")
+    expect(start("grep", "-r", "RNIC", "/sys/class/infiniband/erdma_0/"), r"node_type:4: RNIC")
+    expect(start("stat", "/dev/infiniband/rdma_cm"), r"character special file")
+    expect(start("readlink", "-f", "/sys/class/infiniband/erdma_0/device"), r"^/sys/devices/pcied0a:00/ed0a:00:00.0$")
+
+
+@test
+def python_walks():
+    program = """
+import glob, os, pathlib
+walked = sum(len(files) for _, _, files in os.walk('/sys/devices/pcied0a:00'))
+assert walked > 25, walked
+assert glob.glob('/sys/class/infiniband/*/ports/*/state') == ['/sys/class/infiniband/erdma_0/ports/1/state']
+assert os.listdir('/dev/infiniband') == ['uverbs0', 'rdma_cm'] or sorted(os.listdir('/dev/infiniband')) == ['rdma_cm', 'uverbs0']
+assert os.path.realpath('/sys/class/infiniband/erdma_0/device') == '/sys/devices/pcied0a:00/ed0a:00:00.0'
+assert pathlib.Path('/dev/infiniband/uverbs0').is_char_device()
+for entry in os.scandir('/sys/class/infiniband_verbs'):
+    assert entry.is_dir() == (entry.name == 'uverbs0'), entry
+print('good')
+"""
+    assert start("python3", "-c", program) == "good\n"
+
+
+@test
+def children_see_the_device():
+    program = """
+import os, subprocess, sys
+show = ['cat', '/sys/class/infiniband/erdma_0/node_type']
+for env in (None, {}, {'PATH': os.environ['PATH'], 'LD_PRELOAD': ''}):
+    for close_fds in (True, False):
+        out = subprocess.run(show, env=env, close_fds=close_fds, stdout=subprocess.PIPE, check=True).stdout
+        assert out == b'4: RNIC\\n', (env, out)
+assert os.popen('cat /sys/class/infiniband_verbs/abi_version').read() == '6\\n'
+pid = os.posix_spawn('/bin/sh', ['sh', '-c', 'test -c /dev/infiniband/uverbs0'], {})
+assert os.waitpid(pid, 0)[1] == 0
+print('good')
+"""
+    assert start("python3", "-c", program) == "good\n"
+    if shutil.which("ibv_devices"):
+        expect(start("env", "-i", shutil.which("ibv_devices")), r"erdma_0")
+
+
+@test
+def provider_setting_reaches_children():
+    with tempfile.TemporaryDirectory() as folder:
+        lib = os.path.join(folder, "libother-rdmav34.so")
+        open(lib, "w").close()
+        out = start("env", "-i", "sh", "-c", "echo $RDMAV_DRIVERS", options=["--provider", lib])
+        assert out == os.path.join(folder, "libother") + "\n", out
+
+
+@test
+def settings_are_strict():
+    env = dict(os.environ, ERDMA_HOST="mode=ib", LD_PRELOAD=library())
+    result = subprocess.run(["true"], env=env, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 2
+    expect(result.stderr, r'bad ERDMA_HOST: mode is "ib"; give iwarp or roce')
+
+
+def library():
+    out = start("sh", "-c", "echo $LD_PRELOAD")
+    return out.split(":")[0].strip()
+
+
+@test
+def refusals():
+    with tempfile.TemporaryDirectory() as folder:
+        def put(name, content, mode=0o755):
+            path = os.path.join(folder, name)
+            with open(path, "wb") as file:
+                file.write(content)
+            os.chmod(path, mode)
+            return path
+
+        expect(start("no-such-program", code=127), r"no-such-program is not found in PATH")
+        expect(start("/no/such", code=127), r"/no/such cannot be run: No such file")
+        expect(start(folder, code=126), r"is a directory")
+        expect(start(put("plain", b"x", 0o644), code=126), r"is not executable")
+        expect(start(put("junk", b"\x01\x02\x00\x03"), code=126), r"neither an ELF program nor a script")
+        expect(start(put("orphan", b"#!/no/interpreter\n"), code=127), r"/no/interpreter cannot be run")
+        assert start(put("script", b"#!/bin/sh\necho $1\n"), "fine") == "fine\n"
+        assert start(put("env", b"#!/usr/bin/env sh\necho env\n")) == "env\n"
+        assert start(put("bare", b"echo bare\n")) == "bare\n"
+
+        with open("/proc/self/exe", "rb") as file:
+            elf = bytearray(file.read(4096))
+        small = bytearray(elf)
+        small[4], small[18:20] = 1, struct.pack("<H", 3)
+        expect(start(put("i386", small), code=126), r"is a program for 32-bit x86; this adapter is for")
+        other = bytearray(elf)
+        other[18:20] = struct.pack("<H", 243)
+        expect(start(put("riscv", other), code=126), r"is a program for RISC-V")
+        expect(start(put("short", elf[:40]), code=126), r"damaged ELF")
+        expect(start(put("interp", b"#!" + os.path.join(folder, "riscv").encode() + b"\n"), code=126),
+               r"which runs this script, is a program for RISC-V")
+
+        static = os.path.join(folder, "static")
+        source = put("static.c", b"int main(void) { return 0; }\n")
+        if shutil.which("cc") and not subprocess.run(["cc", "-static", "-o", static, source], check=False,
+                                                     stderr=subprocess.DEVNULL).returncode:
+            expect(start(static, code=126), r"is statically linked")
+
+        if os.getuid() == 0:
+            nobody = 65534
+            copy = shutil.copy(shutil.which("true"), os.path.join(folder, "setuid"))
+            os.chown(copy, nobody, nobody)
+            os.chmod(copy, 0o4755)
+            expect(start(copy, code=126), r"is setuid \(to uid 65534\)")
+            os.chmod(copy, 0o2755)
+            expect(start(copy, code=126), r"is setgid")
+            os.chmod(copy, 0o755)
+            start(copy)
+            try:
+                os.setxattr(copy, "security.capability", struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0))
+            except OSError:
+                return
+            os.chmod(folder, 0o755)
+            expect(start(copy, code=126, user=nobody), r"has file capabilities")
+
+
+@test
+def options_are_checked():
+    expect(start("true", options=["--mode", "ib"], code=2), r'mode is "ib"; give iwarp or roce')
+    expect(start("true", options=["--mulpdu", "7"], code=2), r'mulpdu is "7"')
+    expect(start("true", options=["--device", "nope0"], code=2), r'--device "nope0": there is no interface')
+    expect(start("true", options=["--device", "192.0.2.199"], code=2), r"none has this address")
+    expect(start("true", options=["--provider", "/nowhere"], code=2), r'--provider "/nowhere": No such file')
+    expect(start("true", options=["--provider", "/etc/passwd"], code=2), r"-rdmavNN.so")
+    expect(start("true", options=["--bogus"], code=2), r"--help")
+    expect(start(options=["--version"]), r"^erdma-run \d+\.\d+")
+    expect(start(options=["--help"]), r"usage: erdma-run")
+    start("true", options=[*SYSTEM, "--device", "lo", "--device", "127.0.0.1,name=second"])
+
+
+@test
+def several_devices():
+    need("ibv_devices")
+    options = [*SYSTEM, "--device", "lo,name=first", "--device", "lo"]
+    devices = start("ibv_devices", options=options)
+    expect(devices, r"first\s+[0-9a-f]{16}", r"erdma_1\s+[0-9a-f]{16}")
+    guids = re.findall(r"\s([0-9a-f]{16})", devices)
+    assert len(set(guids)) == 2 and "0" * 16 not in guids, guids
+    assert sorted(start("ibv_devices", options=[*options, "--no-netlink"]).split()) == sorted(devices.split())
+    expect(start("ibv_devinfo", "-d", "erdma_1", options=options), r"hca_id:\s+erdma_1")
+
+
+@test
+def roce_identity():
+    need("ibv_devinfo")
+    out = start("ibv_devinfo", "-v", options=[*SYSTEM, "--mode", "roce"])
+    expect(out, r"transport:\s+InfiniBand", r"GID\[\s*\d+\]:\s+::ffff:", r"RoCE v2", r"max_pkeys:\s+1")
+    assert out == start("ibv_devinfo", "-v", options=[*SYSTEM, "--mode", "roce", "--no-netlink"])
+
+
+@test
+def plain_user_with_little_locked_memory():
+    need("ibv_devinfo")
+    if os.getuid() != 0:
+        return
+    out = start("sh", "-c", "ulimit -l 64; id -u; exec ibv_devinfo -v", user=1000, group=1000, extra_groups=[])
+    expect(out, r"^1000\n", r"hca_id:\s+erdma_0")
+
+
+@test
+def nothing_is_left_behind():
+    def files():
+        return {path for top in ("/dev/shm", "/tmp", "/run") for path in os.listdir(top)}
+    before = files()
+    child = subprocess.Popen([run, *SYSTEM, "python3", "-c",
+                              "import os,time; f=os.open('/dev/infiniband/uverbs0',2); "
+                              "g=os.open('/dev/infiniband/rdma_cm',2); print('up',flush=True); time.sleep(60)"],
+                             stdout=subprocess.PIPE)
+    child.stdout.readline()
+    child.kill()
+    child.wait()
+    left = {name for name in files() - before if "erdma" in name}
+    assert not left, left
+    assert not os.path.exists("/sys/class/infiniband/erdma_0")
+
+
+def main():
+    wanted = sys.argv[2:]
+    for function in tests:
+        if wanted and function.__name__ not in wanted:
+            continue
+        try:
+            function()
+            print(f"ok      {function.__name__}")
+        except FileNotFoundError as missing:
+            print(f"skipped {function.__name__}: {missing} is not here")
+        except Exception as error:  # pylint: disable=broad-except
+            failures.append(function.__name__)
+            print(f"FAILED  {function.__name__}: {type(error).__name__}: {error}")
+        sys.stdout.flush()
+    return 1 if failures else 0
+
+
+sys.exit(main())
