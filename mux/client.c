@@ -319,11 +319,11 @@ void client_disconnect(struct client *c, const char *why)
 		 (unsigned long long)c->owner.serial, c->rec->pid, why, c->n_gids, c->owner.count);
 	close_socket(c);
 	c->gone_at_ms = mux->now;
-	c->closing = false;
+	c->closing = c->hangup = false;
 	c->stalled = false;
 	c->rec->async_out = 0;
 	c->rec->in_len = 0;
-	c->rec->in_request = 0;
+	c->rec->in_request = REQUEST_NONE;
 	queue_clear(mux, &c->answers);
 	queue_clear(mux, &c->queue);
 	if (!c->n_gids && !c->owner.count) {
@@ -411,6 +411,7 @@ static void flush_batch(struct client *c)
 
 	for (unsigned int i = 0; i < n_answers; i++)
 		frames[i] = &answers[i];
+	c->rec->in_request = REQUEST_ANSWERED;
 	if (n_answers && !c->answers.count)
 		sent = send_frames(c, frames, n_answers);
 	if (sent < 0) {
@@ -428,14 +429,14 @@ static void flush_batch(struct client *c)
 		queue_push(&c->answers, node);
 	}
 	n_answers = 0;
-	c->rec->in_request = 0;
+	c->rec->in_request = REQUEST_NONE;
 }
 
 void client_finish_request(struct client *c)
 {
-	if (!c->rec->in_request)
+	/* If the end came while the answer was being sent, it is taken for sent: that is nearly all of the time. */
+	if (c->rec->in_request != REQUEST_READ)
 		return;
-	/* Whether the answer went out is unknown. One too many is skipped by QEMU, one too few would hang it. */
 	memset(&answers[0], 0, sizeof(answers[0]));
 	answers[0].msg_type = MUX_MSG_RESP;
 	answers[0].op_code = MUX_OP_REG;
@@ -587,7 +588,7 @@ static void handle_frame(struct client *c, const struct mux_frame *req)
 
 	c->stats.frames_in++;
 	c->unanswered = 0;
-	c->rec->in_request = 1;
+	c->rec->in_request = REQUEST_READ;
 	memset(ans, 0, sizeof(*ans));
 	switch (req->op_code) {
 	case MUX_OP_REG:
@@ -698,7 +699,8 @@ static void step(struct client *c)
 		client_disconnect(c, in == IN_END ? "closed by the client" : "connection broken");
 		return;
 	}
-	if (!drained) {
+	/* Edges are seen once: what follows the last request, and be it the end, has to be fetched now. */
+	if (!drained || c->hangup) {
 		make_ready(c);
 		return;
 	}
@@ -709,7 +711,8 @@ static void step(struct client *c)
 
 void client_event(struct client *c, uint32_t events)
 {
-	(void)events;
+	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+		c->hangup = true;
 	make_ready(c);
 }
 

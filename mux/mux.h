@@ -82,6 +82,13 @@ struct node_queue {
 	unsigned int count;
 };
 
+/* How far the last request is. A client whose request is read and never answered would wait for ever. */
+enum request_state {
+	REQUEST_NONE,
+	REQUEST_READ,
+	REQUEST_ANSWERED, /* or just about to be */
+};
+
 /* A client's persistent part; see state.c. */
 struct client_rec {
 	uint64_t check; /* over the fields up to frames */
@@ -96,7 +103,7 @@ struct client_rec {
 	uint32_t port;
 	char listen[CONFIG_PATH_MAX];
 	/* From here on without check sum: changed with every frame. */
-	uint32_t in_request; /* read, and perhaps not answered yet */
+	uint32_t in_request; /* enum request_state */
 	uint32_t async_out; /* last_async is in the socket and maybe not read yet */
 	uint32_t in_len;
 	uint32_t reserved;
@@ -144,6 +151,7 @@ struct client {
 	int fd; /* -1: not connected, within its grace time */
 	int pidfd; /* -1: unknown or exited */
 	bool closing; /* to be closed at the end of the turn */
+	bool hangup; /* the peer has closed its side */
 	bool stalled;
 	uint64_t async_at_ms; /* since when the client has not read */
 	uint64_t gone_at_ms;
