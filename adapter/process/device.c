@@ -443,7 +443,7 @@ static unsigned int read_speed(int fd, struct ifreq *req)
 	req->ifr_data = (char *)&cmd;
 	if (REAL(ioctl)(fd, SIOCETHTOOL, req))
 		return 0;
-	mbps = ethtool_cmd_speed(&cmd);
+	mbps = (unsigned int)cmd.speed_hi << 16 | cmd.speed;
 	return mbps == (unsigned int)SPEED_UNKNOWN ? 0 : mbps;
 }
 

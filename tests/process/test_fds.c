@@ -22,6 +22,21 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+/*
+ * AddressSanitizer's allocator may stay locked in the child when another thread allocates during fork(), and an instrumented
+ * library does not load into a plain shell.
+ */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define INSTRUMENTED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define INSTRUMENTED 1
+#endif
+#endif
+#ifndef INSTRUMENTED
+#define INSTRUMENTED 0
+#endif
+
 #define UVERBS "/dev/infiniband/uverbs0"
 
 /* GET_CONTEXT by write(): 0, or errno. */
@@ -278,6 +293,8 @@ static void fork_among_threads(void **state)
 	pid_t pid;
 
 	(void)state;
+	if (INSTRUMENTED)
+		skip();
 	for (i = 0; i < 3; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, open_and_close, (void *)&stop), 0);
 	for (i = 0; i < 50; i++) {
@@ -359,6 +376,8 @@ static void exec_with_empty_environment(void **state)
 	pid_t pid;
 
 	(void)state;
+	if (INSTRUMENTED)
+		skip();
 	for (round = 0; round < 3; round++) {
 		assert_int_equal(pipe(ends), 0);
 		pid = fork();
@@ -377,8 +396,6 @@ static void exec_with_empty_environment(void **state)
 		n = read(ends[0], buf, sizeof(buf) - 1);
 		close(ends[0]);
 		assert_int_equal(waitpid(pid, &status, 0), pid);
-		if (getenv("ASAN_OPTIONS") && n <= 0)
-			continue;	/* an instrumented library does not load into a plain shell */
 		assert_true(n > 0);
 		buf[n] = 0;
 		assert_string_equal(buf, "4: RNIC\n");
