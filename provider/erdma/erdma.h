@@ -4,10 +4,11 @@
  *
  * Locks. A QP has a lock for its send queue and one for its receive queue, taken by posters. A CQ
  * has one lock, taken by pollers; it also guards the consumer index of every queue that completes
- * there and the table of its QPs; another one orders those who arm it. No two locks are ever held together, none is held across a system
- * call. The only words that posters and pollers share are the consumer indices: a poller stores one
- * when it has read all it needs from the slots it frees, a poster loads it before it counts the
- * free slots.
+ * there and the table of its QPs. Another one orders those who arm it. No two locks are ever held
+ * together, none is held across a system call.
+ *
+ * What posters and pollers share are the indices: a poster stores its producer index when all that
+ * a poller will read of the slots is written, a poller its consumer index when it has read that.
  */
 #ifndef ERDMA_H
 #define ERDMA_H

@@ -139,7 +139,7 @@ static __erdma_inline uint32_t imm_or_inv(const struct erdma_cqe *cqe, uint32_t 
 static __erdma_inline struct erdma_swr *find_swr(const struct erdma_sq *sq, uint16_t index)
 {
 	uint16_t ci = atomic_load_explicit(&sq->ci, memory_order_relaxed);
-	uint16_t pi = atomic_load_explicit(&sq->pi, memory_order_relaxed);
+	uint16_t pi = atomic_load_explicit(&sq->pi, memory_order_acquire);
 	struct erdma_swr *swr = &sq->wrs[index & sq->mask];
 
 	if (unlikely((uint16_t)(index - ci) >= (uint16_t)(pi - ci)))
@@ -158,7 +158,7 @@ static __erdma_inline void free_sq(struct erdma_sq *sq, uint16_t pi)
 
 static __erdma_inline bool rq_empty(const struct erdma_rq *rq)
 {
-	return atomic_load_explicit(&rq->pi, memory_order_relaxed) ==
+	return atomic_load_explicit(&rq->pi, memory_order_acquire) ==
 	       atomic_load_explicit(&rq->ci, memory_order_relaxed);
 }
 

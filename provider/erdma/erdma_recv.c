@@ -50,7 +50,7 @@ static __erdma_inline int post_locked(struct erdma_qp *qp, struct ibv_recv_wr *w
 		else
 			memset(&rqe->sge, 0, sizeof(rqe->sge));
 
-		atomic_store_explicit(&rq->pi, pi, memory_order_relaxed);
+		atomic_store_explicit(&rq->pi, pi, memory_order_release);
 		/*
 		 * Once per entry and not once per list: the doorbell is the entry's first word, and
 		 * nothing says that the adapter takes one for entries it was not told about.

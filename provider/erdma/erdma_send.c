@@ -225,7 +225,7 @@ static __erdma_inline void remember(struct erdma_swr *swr, uint64_t wr_id, uint1
 
 static __erdma_inline void ring_sq(struct erdma_sq *sq, uint16_t pi)
 {
-	atomic_store_explicit(&sq->pi, pi, memory_order_relaxed);
+	atomic_store_explicit(&sq->pi, pi, memory_order_release);
 	erdma_ring(sq->dbrec, sq->db, sq->db_bits | pi);
 }
 

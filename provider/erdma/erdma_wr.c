@@ -110,7 +110,7 @@ static int wr_complete(struct ibv_qp_ex *ibqp)
 	finish_current(qp);
 	err = qp->list.err;
 	if (likely(!err && qp->list.pi != qp->list.start_pi)) {
-		atomic_store_explicit(&sq->pi, qp->list.pi, memory_order_relaxed);
+		atomic_store_explicit(&sq->pi, qp->list.pi, memory_order_release);
 		erdma_ring(sq->dbrec, sq->db, sq->db_bits | qp->list.pi);
 	}
 	erdma_unlock(&sq->lock);
