@@ -9,7 +9,8 @@
 enum {
 	SECRET = 0xc7,
 	FIRST_REGION_PAGE = 8,
-	LIST_PAGE = 24,
+	REGION_END_PAGE = BOX_LIST_PAGE,
+	LAST_LIST_PAGE = BOX_LIST_PAGE + 2,
 };
 
 #define CHECK(what)                                                                \
@@ -28,7 +29,7 @@ static uint32_t host_page(const struct box *box, uint32_t page)
 
 static bool is_secret(uint32_t page)
 {
-	return page == FIRST_REGION_PAGE - 1 || page > LIST_PAGE;
+	return page == FIRST_REGION_PAGE - 1 || page > LAST_LIST_PAGE;
 }
 
 static void *map(void *ctx, uint64_t addr, size_t *len, bool write)
@@ -38,7 +39,7 @@ static void *map(void *ctx, uint64_t addr, size_t *len, bool write)
 	uint32_t page = off / BOX_PAGE;
 
 	(void)write;
-	if (addr < BOX_BUS || off >= BOX_SIZE)
+	if (addr < BOX_BUS || off >= BOX_SIZE || (box->unmapped && page == box->unmapped))
 		return NULL;
 	if (box->scattered) {
 		if (*len > BOX_PAGE - off % BOX_PAGE)
@@ -59,7 +60,7 @@ static void comp_event(void *ctx, uint32_t cqn, uint32_t eqn, uint32_t pi)
 static void async_event(void *ctx, enum ea_async_event event, uint32_t number)
 {
 	(void)ctx;
-	CHECK(event == EA_ASYNC_QP_FATAL || event == EA_ASYNC_QP_ACCESS_ERR);
+	CHECK(event <= EA_ASYNC_CQ_ERR);
 	CHECK(number >= 1 && number <= 2);
 }
 
@@ -100,7 +101,46 @@ static struct ea_pages pages_at(struct box *box, uint64_t bus, uint32_t n)
 	return pages;
 }
 
-void box_open(struct box *box, bool scattered)
+static uint8_t *page_at(struct box *box, uint32_t page)
+{
+	return box->mem + host_page(box, page) * BOX_PAGE;
+}
+
+static struct ea_pages region_pages(struct box *box, uint8_t how)
+{
+	struct ea_pages pages = { .form = EA_PAGES_FLAT, .addr = { BOX_REGION } };
+	uint64_t bus = BOX_LIST;
+	uint32_t i;
+
+	memcpy(page_at(box, BOX_LIST_PAGE + 1), &bus, sizeof(bus));
+	bus = BOX_NODE2;
+	memcpy(page_at(box, BOX_LIST_PAGE + 2), &bus, sizeof(bus));
+	for (i = 0; i < BOX_REGION_LEN / BOX_PAGE; i++) {
+		bus = BOX_REGION + (uint64_t)i * BOX_PAGE;
+		memcpy(page_at(box, BOX_LIST_PAGE) + i * sizeof(bus), &bus, sizeof(bus));
+	}
+	if (!(how & 6))
+		return pages;
+	pages.page_shift = 12;
+	pages.npages = BOX_REGION_LEN / BOX_PAGE;
+	switch (how >> 1 & 3) {
+	case 1:
+		pages.form = EA_PAGES_ARRAY;
+		pages.addr[0] = BOX_LIST;
+		break;
+	case 2:
+		pages.form = EA_PAGES_TREE2;
+		pages.addr[0] = BOX_NODE2;
+		break;
+	default:
+		pages.form = EA_PAGES_TREE3;
+		pages.addr[0] = BOX_NODE3;
+		break;
+	}
+	return pages;
+}
+
+void box_open(struct box *box, uint8_t how)
 {
 	static const struct ea_dev_attr dev_attr = { .max_qp = 4,
 						     .max_cq = 4,
@@ -124,27 +164,28 @@ void box_open(struct box *box, bool scattered)
 	uint32_t i;
 
 	memset(box, 0, sizeof(*box));
-	box->scattered = scattered;
+	box->scattered = how & 1;
+	box->depth = 4;
 	box->mem = calloc(BOX_PAGES, BOX_PAGE);
 	CHECK(box->mem);
 	for (i = 0; i < BOX_PAGES; i++)
 		if (is_secret(i))
-			memset(box->mem + host_page(box, i) * BOX_PAGE, SECRET, BOX_PAGE);
+			memset(page_at(box, i), SECRET, BOX_PAGE);
 	box->dev = ea_dev_create(&dev_attr, &dma, &host, box);
 	CHECK(box->dev);
-	mr.pages = (struct ea_pages){ .form = EA_PAGES_FLAT, .addr = { BOX_REGION } };
+	mr.pages = region_pages(box, how);
 	CHECK(!ea_mr_reg(box->dev, &mr));
+	mr.stag = BOX_FOREIGN;
+	mr.pdn = BOX_PD + 1;
+	CHECK(!ea_mr_reg(box->dev, &mr));
+	mr.pdn = BOX_PD;
 	mr.stag = BOX_FRMR;
 	mr.type = EA_MR_FRMR;
 	mr.pages = (struct ea_pages){ .form = EA_PAGES_ARRAY,
 				      .page_shift = 12,
 				      .npages = BOX_FRMR_PAGES,
 				      .addr = { BOX_LIST } };
-	for (i = 0; i < BOX_FRMR_PAGES; i++) {
-		uint64_t bus = BOX_REGION + i * 2 * BOX_PAGE;
 
-		memcpy(box->mem + host_page(box, LIST_PAGE) * BOX_PAGE + i * 8, &bus, 8);
-	}
 	CHECK(!ea_mr_reg(box->dev, &mr));
 	for (i = 0; i < 2; i++) {
 		cq.cqn = i + 1;
@@ -170,7 +211,7 @@ void box_connect(struct box *box)
 	static const struct ea_link_ops ops = { .tx_ready = tx_ready,
 						.rx_resume = rx_resume,
 						.shutdown = shutdown };
-	static const struct ea_conn_attr conn = { .ord = 4, .ird = 4 };
+	struct ea_conn_attr conn = { .ord = box->depth, .ird = box->depth };
 	int i;
 
 	for (i = 0; i < 2; i++) {
@@ -193,8 +234,7 @@ void box_close(struct box *box)
 	ea_dev_destroy(box->dev);
 	memset(secret, SECRET, sizeof(secret));
 	for (i = 0; i < BOX_PAGES; i++)
-		CHECK(!is_secret(i) ||
-		      !memcmp(box->mem + host_page(box, i) * BOX_PAGE, secret, BOX_PAGE));
+		CHECK(!is_secret(i) || !memcmp(page_at(box, i), secret, BOX_PAGE));
 	free(box->mem);
 }
 
@@ -210,7 +250,7 @@ void box_check_iov(const struct box *box, const struct iovec *iov, int n, bool r
 		CHECK(off < BOX_SIZE && iov[i].iov_len <= BOX_SIZE - off);
 		for (k = off / BOX_PAGE; k <= (off + iov[i].iov_len - 1) / BOX_PAGE; k++) {
 			page = host_page(box, k);
-			CHECK((page >= FIRST_REGION_PAGE && page < LIST_PAGE) ||
+			CHECK((page >= FIRST_REGION_PAGE && page < REGION_END_PAGE) ||
 			      (ring_ok && page < 4));
 		}
 	}

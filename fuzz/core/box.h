@@ -2,7 +2,8 @@
 /*
  * A device for fuzzing: two connected QPs in one memory, of which parts must never be read or written.
  *
- * Layout by page of 4 KiB: 0-1 SQ of A, 2-3 SQ of B, 4 RQs, 5-6 CQs, 8-23 the region, 24 a page list, all else secret.
+ * Layout by page of 4 KiB: 0-1 SQ of A, 2-3 SQ of B, 4 RQs, 5-6 CQs, 8-23 the region, 24-26 page
+ * lists, all else secret.
  */
 #ifndef FUZZ_CORE_BOX_H
 #define FUZZ_CORE_BOX_H
@@ -25,12 +26,16 @@ enum {
 	BOX_STAG = 0x100,
 	BOX_FRMR = 0x200,
 	BOX_FRMR_PAGES = 4,
+	BOX_FOREIGN = 0x300, /* of another protection domain */
+	BOX_LIST_PAGE = 24,
 };
 
 #define BOX_BUS	       0x100000000ull
 #define BOX_REGION     (BOX_BUS + 8 * BOX_PAGE)
 #define BOX_REGION_LEN (16u * BOX_PAGE)
-#define BOX_LIST       (BOX_BUS + 24 * BOX_PAGE)
+#define BOX_LIST       (BOX_BUS + BOX_LIST_PAGE * BOX_PAGE)
+#define BOX_NODE2      (BOX_LIST + BOX_PAGE)
+#define BOX_NODE3      (BOX_NODE2 + BOX_PAGE)
 
 struct box_side {
 	struct ea_link link;
@@ -45,9 +50,12 @@ struct box {
 	uint8_t *mem;
 	struct box_side side[2];
 	bool scattered;
+	uint32_t unmapped; /* a page that is not there; 0: all are */
+	uint8_t depth;	   /* READs each side may have in flight */
 };
 
-void box_open(struct box *box, bool scattered);
+/* @how: bit 0 scattered memory, bits 2:1 the form of the region's page list. */
+void box_open(struct box *box, uint8_t how);
 void box_close(struct box *box); /* checks that the secret is whole */
 void box_connect(struct box *box);
 

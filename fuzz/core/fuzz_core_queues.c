@@ -24,6 +24,7 @@ enum command {
 	LIST,	 /* place, 8 bytes of a page list */
 	DOWN,	 /* side, errno */
 	REFLUSH, /* side, both indices */
+	UNMAP,	 /* page */
 	COMMANDS,
 };
 
@@ -96,6 +97,8 @@ static void wqe(struct box *box, struct queues *q, struct input *in)
 	case 16:
 		put32(body + 16, keys & 1 ? BOX_STAG : BOX_FRMR | (keys >> 4));
 		put32(body + 44, keys & 2 ? BOX_STAG : BOX_FRMR | (keys >> 4));
+		if ((keys & 12) == 12)
+			put32(body + 44, BOX_FOREIGN);
 		put64(body + 20, BOX_REGION + u16(in));
 		put64(body + 32, BOX_REGION + u16(in));
 		put32(body + 12, u16(in));
@@ -112,6 +115,8 @@ static void wqe(struct box *box, struct queues *q, struct input *in)
 	case 15:
 		put32(body + 20, BOX_FRMR | (keys >> 4));
 		put64(body + 8, keys & 1 ? BOX_REGION : 0x1000 + u8(in));
+		put32(body + 16, u16(in));
+		put32(body + 24, (u8(in) & 7u) << 12 | (keys & 6u) << 5 | 0x3e);
 		for (i = 0; i < 4; i++)
 			put64(body + 32 + 8 * i, BOX_REGION + (uint64_t)(u8(in) & 15) * BOX_PAGE);
 		break;
@@ -232,6 +237,7 @@ static void command(struct box *box, struct queues *q, struct input *in)
 		ea_mr_dereg(box->dev, u8(in) & 1 ? BOX_STAG : BOX_FRMR);
 		break;
 	case CONNECT:
+		box->depth = u8(in) % 5;
 		box_connect(box);
 		for (n = 0; n < 2; n++)
 			if (u8(in) & 1) {
@@ -242,9 +248,11 @@ static void command(struct box *box, struct queues *q, struct input *in)
 		box_connect(box);
 		break;
 	case LIST:
-		op = u8(in) % BOX_FRMR_PAGES;
-		put64(at(box, 24 * BOX_PAGE + op * 8u),
-		      BOX_REGION + (uint64_t)(u8(in) & 15) * BOX_PAGE);
+		op = u8(in) % (BOX_REGION_LEN / BOX_PAGE);
+		n = u8(in);
+		value = BOX_REGION + (uint64_t)(n & 15) * BOX_PAGE;
+		put64(at(box, BOX_LIST_PAGE * BOX_PAGE + op * 8u),
+		      n & 16 ? value << (n >> 5) : value);
 		break;
 	case DOWN:
 		side = u8(in) & 1;
@@ -255,6 +263,10 @@ static void command(struct box *box, struct queues *q, struct input *in)
 		op = u8(in);
 		ea_qp_reflush(box->dev, side + 1, q->sq_pi[side] + (op & 3),
 			      q->rq_pi[side] + (op >> 6));
+		break;
+	case UNMAP:
+		box->unmapped = u8(in) % BOX_PAGES;
+		ea_dev_memory_changed(box->dev);
 		break;
 	}
 }
@@ -269,7 +281,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size > 4096)
 		return -1;
-	box_open(&box, u8(&in) & 1);
+	box_open(&box, u8(&in));
 	while (in.left)
 		command(&box, &q, &in);
 	for (n = 0; n < 64; n++) {

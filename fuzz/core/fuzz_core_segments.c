@@ -45,14 +45,26 @@ static void put64(uint8_t *p, uint64_t v)
 	memcpy(p, &v, sizeof(v));
 }
 
+static uint64_t get64(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
 static void put32(uint8_t *p, uint32_t v)
 {
 	memcpy(p, &v, sizeof(v));
 }
 
-/* Receives of both sizes, four READs and atomics, all of which wait for this fuzzer's answers. */
+/*
+ * Receives of both sizes and four READs or atomics, all of which wait for this fuzzer's answers; behind
+ * them a write, a send and a write with immediate that are not done.
+ */
 static void load(struct box *box, uint8_t kinds)
 {
+	static const uint8_t ops[] = { 0, 2, 9 };
 	struct ea_tx_msg msg;
 	uint8_t *w;
 	int i;
@@ -63,30 +75,60 @@ static void load(struct box *box, uint8_t kinds)
 		put32(w + 4, 1);
 		put64(w + 16, BOX_REGION + 4096 + (uint64_t)i * 100);
 		put32(w + 24, i % 4 == 3 ? 3000 : 300);
-		put32(w + 28, BOX_STAG);
+		put32(w + 28, kinds == 255 && i == 5 ? BOX_FOREIGN : BOX_STAG);
 	}
 	ea_db_rq(box->dev, 1ull << 32 | 16);
-	for (i = 0; i < 4; i++) {
-		bool atomic = kinds >> i & 1;
+	for (i = 0; i < 7; i++) {
+		uint64_t op = i >= 4 ? ops[i - 4] : kinds >> i & 1 ? 18 : 1;
 
 		w = box->mem + i * 64;
 		memset(w, 0, 64);
-		put64(w, 1ull << 52 | 1ull << 32 | (atomic ? 18ull : 1ull) << 27 | 1ull << 22 |
-				 (uint64_t)(2 * i + 2));
-		if (atomic) {
+		put64(w, 1ull << 52 | 1ull << 32 | op << 27 | 1ull << 22 | (uint64_t)(2 * i + 2));
+		switch (op) {
+		case 18:
 			put64(w + 48, BOX_REGION + 20000);
 			put32(w + 56, 8);
 			put32(w + 60, BOX_STAG);
-		} else {
+			break;
+		case 1:
 			put32(w + 12, 500);
 			put32(w + 16, BOX_STAG);
 			put64(w + 20, BOX_REGION + 20000 + (uint64_t)i * 1000);
+			break;
+		default:
+			put64(w, 1ull << 56 | get64(w));
+			put32(w + 12, 100);
+			put32(w + 16, op == 2 ? 0 : 0x1234);
+			put64(w + 20, op == 2 ? 0 : 0x5000);
+			put64(w + (op == 2 ? 16 : 32), BOX_REGION);
+			put32(w + (op == 2 ? 24 : 40), 100);
+			put32(w + (op == 2 ? 28 : 44), BOX_STAG);
+			break;
 		}
 	}
-	ea_db_sq(box->dev, 1ull << 32 | 8);
-	for (i = 0; i < 4; i++)
-		if (!ea_tx_next(box->side[0].link.qp, &msg))
+	ea_db_sq(box->dev, 1ull << 32 | 14);
+	for (i = 0; i < 7; i++)
+		if (!ea_tx_next(box->side[0].link.qp, &msg) && i < 4)
 			ea_tx_done(box->side[0].link.qp, &msg);
+}
+
+/* A Terminate that names one of the requests above, or nearly so. */
+static uint32_t terminate(struct input *in, uint8_t *buf)
+{
+	struct ea_ddp_hdr hdr = { .last = true };
+	uint8_t raw[EA_DDP_HDR_MAX];
+	struct ea_terminate term;
+	uint8_t opcode = u8(in) % 16;
+
+	hdr.ulp_ctrl = ea_rdmap_ctrl(opcode);
+	hdr.tagged = ea_rdmap_is_tagged(opcode);
+	hdr.stag = 0x1234;
+	hdr.to = 0x5000 + u8(in);
+	hdr.qn = opcode == EA_RDMAP_READ_REQ;
+	hdr.msn = u8(in) & 7;
+	ea_ddp_encode(&hdr, raw);
+	ea_terminate_init(&term, ea_term_codes(u8(in) % EA_NR_TERM_CAUSES), raw, 100, NULL);
+	return ea_terminate_encode(&term, buf);
 }
 
 struct expect {
@@ -116,10 +158,16 @@ static uint32_t control(struct input *in, uint8_t opcode, uint8_t flags, uint8_t
 		return ea_atomic_req_encode(&areq, buf);
 	case EA_RDMAP_ATOMIC_RESP:
 		return ea_atomic_resp_encode(&aresp, buf);
-	default:
-		for (i = 0; i < EA_TX_CTRL_MAX; i++)
+	case EA_RDMAP_TERMINATE:
+		if (flags & 1)
+			return terminate(in, buf);
+		for (i = 0; i < EA_TERMINATE_MAX; i++)
 			buf[i] = u8(in);
-		return opcode == EA_RDMAP_TERMINATE ? 4 + u8(in) % 49 : 8;
+		return EA_TERMINATE_MIN + u8(in) % (EA_TERMINATE_MAX - EA_TERMINATE_MIN + 1);
+	default:
+		for (i = 0; i < EA_IMM_DATA_LEN; i++)
+			buf[i] = u8(in);
+		return EA_IMM_DATA_LEN;
 	}
 }
 
@@ -183,6 +231,9 @@ static void segment(struct box *box, struct input *in, struct expect *e)
 		seg.len = sizeof(ctrl) + 1;
 	seg.raw_len = flags & 64 ? sizeof(seg.raw) : 0;
 
+	/* what the link itself may find */
+	if ((form & 0xfe) == 0xfe)
+		ea_rx_error(box->side[0].link.qp, flags & 15, flags >> 4, form);
 	err = box_feed(box, 0, &seg, is_ctrl ? ctrl : payload);
 	if (err)
 		return;
@@ -224,7 +275,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size > 4096)
 		return -1;
-	box_open(&box, false);
+	box_open(&box, u8(&in) & 6);
 	load(&box, u8(&in));
 	while (in.left && box.side[0].link.qp && !box.side[0].shut) {
 		segment(&box, &in, &e);
