@@ -26,13 +26,13 @@
 #include "adapter/process/uverbs.h"
 
 enum {
-	ADDR_LIFE_NS = 1000000000,	/* how long the list of local addresses is believed */
+	ADDR_LIFE_NS = 1000000000, /* how long the list of local addresses is believed */
 	ADDR_MAX = 1024,
 };
 
 struct local_addr {
-	int family;			/* AF_INET or AF_INET6 */
-	uint8_t addr[16];		/* network order; IPv4 in the first four */
+	int family;	  /* AF_INET or AF_INET6 */
+	uint8_t addr[16]; /* network order; IPv4 in the first four */
 	int ifindex;
 	bool link_local;
 };
@@ -52,7 +52,7 @@ static pthread_once_t device_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t device_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct local_addr *addrs;
 static unsigned int addr_count;
-static uint64_t addr_time;		/* 0: never read */
+static uint64_t addr_time; /* 0: never read */
 
 /* ------------------------------------------------------------------ addresses of this host */
 
@@ -97,7 +97,8 @@ static void addrs_read(void)
 			return;
 	}
 	if (getifaddrs(&list)) {
-		host_log(HOST_LOG_ERROR, "cannot read the addresses of this host: %s", strerror(errno));
+		host_log(HOST_LOG_ERROR, "cannot read the addresses of this host: %s",
+			 strerror(errno));
 		return;
 	}
 	addr_count = 0;
@@ -190,13 +191,15 @@ static bool find_by_route(const char *path, bool v6, char ifname[IF_NAMESIZE])
 		if (v6) {
 			char dst[33], plen[3];
 
-			if (sscanf(line, "%32s %2s %*s %*s %*s %lx %*s %*s %lx %15s", dst, plen, &metric, &flags,
-				   name) != 5 || strcmp(plen, "00") || strspn(dst, "0") != 32)
+			if (sscanf(line, "%32s %2s %*s %*s %*s %lx %*s %*s %lx %15s", dst, plen,
+				   &metric, &flags, name) != 5 ||
+			    strcmp(plen, "00") || strspn(dst, "0") != 32)
 				continue;
 		} else {
 			unsigned long dst, mask;
 
-			if (sscanf(line, "%15s %lx %*s %lx %*s %*s %lu %lx", name, &dst, &flags, &metric, &mask) != 5 ||
+			if (sscanf(line, "%15s %lx %*s %lx %*s %*s %lu %lx", name, &dst, &flags,
+				   &metric, &mask) != 5 ||
 			    dst || mask)
 				continue;
 		}
@@ -216,13 +219,15 @@ static bool find_default(char ifname[IF_NAMESIZE])
 	struct ifaddrs *list, *ifa;
 	bool found = false;
 
-	if (find_by_route("/proc/net/route", false, ifname) || find_by_route("/proc/net/ipv6_route", true, ifname))
+	if (find_by_route("/proc/net/route", false, ifname) ||
+	    find_by_route("/proc/net/ipv6_route", true, ifname))
 		return true;
 	if (getifaddrs(&list))
 		return false;
 	/* first an interface that is up and has an address, at last the loopback one */
 	for (ifa = list; ifa && !found; ifa = ifa->ifa_next) {
-		if (ifa->ifa_addr && (ifa->ifa_flags & IFF_UP) && !(ifa->ifa_flags & IFF_LOOPBACK) &&
+		if (ifa->ifa_addr && (ifa->ifa_flags & IFF_UP) &&
+		    !(ifa->ifa_flags & IFF_LOOPBACK) &&
 		    (ifa->ifa_addr->sa_family == AF_INET || ifa->ifa_addr->sa_family == AF_INET6)) {
 			snprintf(ifname, IF_NAMESIZE, "%s", ifa->ifa_name);
 			found = true;
@@ -350,7 +355,8 @@ static bool device_init(struct host_dev *dev, const struct settings_device *set)
 	} else if (strlen(set->where) < sizeof(dev->ifname) && if_nametoindex(set->where)) {
 		strcpy(dev->ifname, set->where);
 	} else if (!find_by_address(set->where, dev->ifname)) {
-		host_log(HOST_LOG_ERROR, "device \"%s\": no interface has this name or address", set->where);
+		host_log(HOST_LOG_ERROR, "device \"%s\": no interface has this name or address",
+			 set->where);
 		return false;
 	}
 	dev->ifindex = if_nametoindex(dev->ifname);
@@ -361,7 +367,7 @@ static bool device_init(struct host_dev *dev, const struct settings_device *set)
 		snprintf(dev->name, sizeof(dev->name), "erdma_%d", dev->index);
 	dev->mode = host_settings()->mode;
 	dev->any_addr = dev->index == 0;
-	dev->max_qp = DEVICE_MAX_QP;
+	dev->max_qp = dev->mode == HOST_ROCE ? DEVICE_MAX_QP_ROCE : DEVICE_MAX_QP;
 	dev->max_cq = DEVICE_MAX_CQ;
 	dev->max_mr = DEVICE_MAX_MR;
 	read_mac(dev);
@@ -421,17 +427,13 @@ void device_bdf(const struct host_dev *dev, char bdf[DEVICE_BDF_LEN])
 /* InfiniBand's names for a speed, as the kernel derives them for an Ethernet port. */
 static const struct {
 	unsigned int mbps;
-	unsigned int width, speed;	/* widths: 1 is 1X, 2 is 4X; speeds: 1 SDR ... 32 EDR */
+	unsigned int width, speed; /* widths: 1 is 1X, 2 is 4X; speeds: 1 SDR ... 32 EDR */
 	const char *rate;
 } speeds[] = {
-	{ 1000, 1, 1, "2.5 Gb/sec (1X SDR)" },
-	{ 10000, 1, 8, "10 Gb/sec (1X FDR10)" },
-	{ 20000, 2, 2, "20 Gb/sec (4X DDR)" },
-	{ 25000, 1, 32, "25 Gb/sec (1X EDR)" },
-	{ 40000, 2, 8, "40 Gb/sec (4X FDR10)" },
-	{ 50000, 1, 64, "50 Gb/sec (1X HDR)" },
-	{ 100000, 2, 32, "100 Gb/sec (4X EDR)" },
-	{ 200000, 2, 64, "200 Gb/sec (4X HDR)" },
+	{ 1000, 1, 1, "2.5 Gb/sec (1X SDR)" },	   { 10000, 1, 8, "10 Gb/sec (1X FDR10)" },
+	{ 20000, 2, 2, "20 Gb/sec (4X DDR)" },	   { 25000, 1, 32, "25 Gb/sec (1X EDR)" },
+	{ 40000, 2, 8, "40 Gb/sec (4X FDR10)" },   { 50000, 1, 64, "50 Gb/sec (1X HDR)" },
+	{ 100000, 2, 32, "100 Gb/sec (4X EDR)" },  { 200000, 2, 64, "200 Gb/sec (4X HDR)" },
 	{ 400000, 2, 128, "400 Gb/sec (4X NDR)" },
 };
 
@@ -461,7 +463,8 @@ void device_link(const struct host_dev *dev, struct device_link *link)
 		memset(&req, 0, sizeof(req));
 		strcpy(req.ifr_name, dev->ifname);
 		if (!REAL(ioctl)(fd, SIOCGIFFLAGS, &req))
-			link->up = (req.ifr_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
+			link->up = (req.ifr_flags & (IFF_UP | IFF_RUNNING)) ==
+				   (IFF_UP | IFF_RUNNING);
 		if (!REAL(ioctl)(fd, SIOCGIFMTU, &req))
 			link->mtu = req.ifr_mtu;
 		link->mbps = read_speed(fd, &req);
@@ -508,7 +511,8 @@ static void gid_note(struct gid_slot *table, const struct local_addr *la, unsign
 
 	gid_of_addr(la, gid);
 	for (i = 0; i < HOST_ROCE_GIDS; i++) {
-		if (table[i].used && table[i].ifindex == la->ifindex && !memcmp(table[i].gid, gid, sizeof(gid))) {
+		if (table[i].used && table[i].ifindex == la->ifindex &&
+		    !memcmp(table[i].gid, gid, sizeof(gid))) {
 			table[i].seen = true;
 			return;
 		}
@@ -609,7 +613,8 @@ static const struct ea_dma_ops dma_ops = { .map = dma_map };
 static void *table_alloc(size_t count)
 {
 	/* mostly never touched: leave the pages to the kernel */
-	void *table = mmap(NULL, count * sizeof(void *), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *table = mmap(NULL, count * sizeof(void *), PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return table == MAP_FAILED ? NULL : table;
 }
@@ -621,7 +626,8 @@ static int dev_start(struct host_dev *dev)
 		.max_cq = dev->max_cq,
 		.max_mr = dev->max_mr,
 		.max_cqe_shift = DEVICE_MAX_CQE_SHIFT,
-		.max_rq_shift = 13,	/* EA_MAX_SEND_WR, which the kernel's driver reports for both queues */
+		.max_rq_shift =
+			13, /* EA_MAX_SEND_WR, which the kernel's driver reports for both queues */
 	};
 	struct ea_dev *core;
 	int ret;

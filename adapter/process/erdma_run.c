@@ -75,7 +75,8 @@ static void own_folder(char *folder, size_t size)
 	char *slash;
 
 	if (len < 0)
-		die(EXIT_CANNOT, "cannot find its own place in /proc/self/exe: %s", strerror(errno));
+		die(EXIT_CANNOT, "cannot find its own place in /proc/self/exe: %s",
+		    strerror(errno));
 	folder[len] = 0;
 	slash = strrchr(folder, '/');
 	if (slash)
@@ -86,7 +87,12 @@ static void own_folder(char *folder, size_t size)
 static void find_library(const char *folder, char *lib, size_t size)
 {
 	static const char *const places[] = {
-		"../lib", "../lib/elastic-rdma", "../lib/x86_64-linux-gnu", "../lib/aarch64-linux-gnu", "../lib64", ".",
+		"../lib",
+		"../lib/elastic-rdma",
+		"../lib/x86_64-linux-gnu",
+		"../lib/aarch64-linux-gnu",
+		"../lib64",
+		".",
 	};
 	char path[PATH_MAX * 2];
 	size_t i;
@@ -104,7 +110,9 @@ static void find_library(const char *folder, char *lib, size_t size)
 		free(real);
 		/* it separates entries in LD_PRELOAD */
 		if (strpbrk(lib, ": ;"))
-			die(EXIT_CANNOT, "\"%s\" cannot be preloaded: its path holds a space, colon or semicolon", lib);
+			die(EXIT_CANNOT,
+			    "\"%s\" cannot be preloaded: its path holds a space, colon or semicolon",
+			    lib);
 		return;
 	}
 	die(EXIT_CANNOT, "liberdma-host.so is not in %s/../lib", folder);
@@ -143,8 +151,9 @@ static void find_provider(const char *which, const char *lib, char *drivers, siz
 	} else {
 		real = realpath(which, NULL);
 		if (!real || stat(real, &st))
-			die(EXIT_USAGE, "--provider \"%s\": %s (give ours, system, or the path of a provider)", which,
-			    strerror(errno));
+			die(EXIT_USAGE,
+			    "--provider \"%s\": %s (give ours, system, or the path of a provider)",
+			    which, strerror(errno));
 		if (strlen(real) >= PATH_MAX)
 			die(EXIT_USAGE, "--provider \"%s\": the path is too long", which);
 		if (S_ISDIR(st.st_mode)) {
@@ -154,15 +163,18 @@ static void find_provider(const char *which, const char *lib, char *drivers, siz
 			suffix = strstr(strrchr(stem, '/'), "-rdmav");
 			if (!suffix)
 				die(EXIT_USAGE,
-				    "--provider \"%s\": libibverbs takes only files whose names end in -rdmavNN.so", which);
+				    "--provider \"%s\": libibverbs takes only files whose names end in -rdmavNN.so",
+				    which);
 			*suffix = 0;
 		}
 		free(real);
 		if (!provider_exists(stem))
-			die(EXIT_USAGE, "--provider \"%s\": there is no %s-rdmavNN.so", which, stem);
+			die(EXIT_USAGE, "--provider \"%s\": there is no %s-rdmavNN.so", which,
+			    stem);
 	}
 	if (strlen(stem) >= size || strpbrk(stem, ":;"))
-		die(EXIT_CANNOT, "the provider's path %s is too long or holds a colon or semicolon", stem);
+		die(EXIT_CANNOT, "the provider's path %s is too long or holds a colon or semicolon",
+		    stem);
 	strcpy(drivers, stem);
 }
 
@@ -197,7 +209,9 @@ static void check_devices(const struct settings *set)
 		const char *where = set->devices[i].where;
 
 		if (*where && !if_nametoindex(where) && !address_is_local(where))
-			die(EXIT_USAGE, "--device \"%s\": there is no interface of this name, and none has this address", where);
+			die(EXIT_USAGE,
+			    "--device \"%s\": there is no interface of this name, and none has this address",
+			    where);
 	}
 }
 
@@ -228,11 +242,16 @@ static void prepend(const char *name, const char *entry)
 int main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "provider", required_argument, NULL, 'p' }, { "device", required_argument, NULL, 'd' },
-		{ "mode", required_argument, NULL, 'm' },     { "no-netlink", no_argument, NULL, 'n' },
-		{ "crc", required_argument, NULL, 'c' },      { "mulpdu", required_argument, NULL, 'u' },
-		{ "log", required_argument, NULL, 'l' },      { "version", no_argument, NULL, 'v' },
-		{ "help", no_argument, NULL, 'h' },	      { 0 },
+		{ "provider", required_argument, NULL, 'p' },
+		{ "device", required_argument, NULL, 'd' },
+		{ "mode", required_argument, NULL, 'm' },
+		{ "no-netlink", no_argument, NULL, 'n' },
+		{ "crc", required_argument, NULL, 'c' },
+		{ "mulpdu", required_argument, NULL, 'u' },
+		{ "log", required_argument, NULL, 'l' },
+		{ "version", no_argument, NULL, 'v' },
+		{ "help", no_argument, NULL, 'h' },
+		{ 0 },
 	};
 	char folder[PATH_MAX], lib[PATH_MAX], path[PATH_MAX], err[PATH_MAX + 512], text[8192];
 	const char *provider = "ours";
@@ -296,5 +315,6 @@ int main(int argc, char **argv)
 	if (set.drivers[0])
 		prepend("RDMAV_DRIVERS", set.drivers);
 	execvp(path, argv + optind);
-	die(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT, "cannot run %s: %s", path, strerror(errno));
+	die(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT, "cannot run %s: %s", path,
+	    strerror(errno));
 }

@@ -8,14 +8,15 @@
 
 enum run_verdict {
 	RUN_FINE,
-	RUN_NOT_FOUND,			/* exit code 127 */
-	RUN_CANNOT,			/* exit code 126: found, but the adapter would not be in it */
+	RUN_NOT_FOUND, /* exit code 127 */
+	RUN_CANNOT,    /* exit code 126: found, but the adapter would not be in it */
 };
 
 /*
  * Find @program as the shell would and see whether a library can be preloaded into it.  @path takes its path.  Anything but RUN_FINE
  * comes with a message in @err that names the cause.
  */
-enum run_verdict run_check(const char *program, char *path, size_t path_size, char *err, size_t err_size);
+enum run_verdict run_check(const char *program, char *path, size_t path_size, char *err,
+			   size_t err_size);
 
 #endif

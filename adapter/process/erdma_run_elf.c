@@ -15,15 +15,15 @@
 #include "adapter/process/erdma_run.h"
 
 enum {
-	HEAD_LEN = 512,			/* enough for headers and for a #! line */
-	MAX_SCRIPTS = 5,		/* as the kernel */
+	HEAD_LEN = 512,	 /* enough for headers and for a #! line */
+	MAX_SCRIPTS = 5, /* as the kernel */
 	MAX_PHDRS = 512,
 };
 
 struct check {
 	char *err;
 	size_t err_size;
-	char what[PATH_MAX + 64];	/* how messages name the file */
+	char what[PATH_MAX + 64]; /* how messages name the file */
 };
 
 static enum run_verdict refuse(struct check *chk, enum run_verdict verdict, const char *fmt, ...)
@@ -60,7 +60,9 @@ static enum run_verdict find(struct check *chk, const char *program, char *path,
 	snprintf(chk->what, sizeof(chk->what), "%s", program);
 	if (strchr(program, '/')) {
 		if (stat(program, &st))
-			return refuse(chk, errno == ENOENT || errno == ENOTDIR ? RUN_NOT_FOUND : RUN_CANNOT,
+			return refuse(chk,
+				      errno == ENOENT || errno == ENOTDIR ? RUN_NOT_FOUND :
+									    RUN_CANNOT,
 				      "cannot be run: %s", strerror(errno));
 		if (S_ISDIR(st.st_mode))
 			return refuse(chk, RUN_CANNOT, "is a directory");
@@ -74,7 +76,8 @@ static enum run_verdict find(struct check *chk, const char *program, char *path,
 		dirs = "/usr/local/bin:/usr/bin:/bin";
 	for (;; dirs = end + 1) {
 		end = strchrnul(dirs, ':');
-		if (snprintf(path, size, "%.*s%s%s", (int)(end - dirs), dirs, end > dirs ? "/" : "", program) < (int)size) {
+		if (snprintf(path, size, "%.*s%s%s", (int)(end - dirs), dirs, end > dirs ? "/" : "",
+			     program) < (int)size) {
 			if (runnable(path))
 				return RUN_FINE;
 			if (!stat(path, &st) && S_ISREG(st.st_mode))
@@ -144,8 +147,9 @@ static enum run_verdict check_elf(struct check *chk, int fd, const unsigned char
 		if (ph.p_type == PT_INTERP)
 			return RUN_FINE;
 	}
-	return refuse(chk, RUN_CANNOT,
-		      "is statically linked: it asks the kernel itself, so there is no library that the adapter could be put before");
+	return refuse(
+		chk, RUN_CANNOT,
+		"is statically linked: it asks the kernel itself, so there is no library that the adapter could be put before");
 }
 
 static enum run_verdict check_privileges(struct check *chk, const char *path, const struct stat *st)
@@ -154,16 +158,19 @@ static enum run_verdict check_privileges(struct check *chk, const char *path, co
 
 	/* the dynamic linker ignores LD_PRELOAD when the program gains rights by being started */
 	if ((st->st_mode & S_ISUID) && st->st_uid != getuid())
-		return refuse(chk, RUN_CANNOT,
-			      "is setuid (to uid %u): the dynamic linker loads nothing into such a program; run a copy without the bit",
-			      st->st_uid);
+		return refuse(
+			chk, RUN_CANNOT,
+			"is setuid (to uid %u): the dynamic linker loads nothing into such a program; run a copy without the bit",
+			st->st_uid);
 	if ((st->st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && st->st_gid != getgid())
-		return refuse(chk, RUN_CANNOT,
-			      "is setgid (to gid %u): the dynamic linker loads nothing into such a program; run a copy without the bit",
-			      st->st_gid);
+		return refuse(
+			chk, RUN_CANNOT,
+			"is setgid (to gid %u): the dynamic linker loads nothing into such a program; run a copy without the bit",
+			st->st_gid);
 	if (getuid() && getxattr(path, "security.capability", caps, sizeof(caps)) > 0)
-		return refuse(chk, RUN_CANNOT,
-			      "has file capabilities: the dynamic linker loads nothing into such a program; run a copy without them, or as root");
+		return refuse(
+			chk, RUN_CANNOT,
+			"has file capabilities: the dynamic linker loads nothing into such a program; run a copy without them, or as root");
 	return RUN_FINE;
 }
 
@@ -187,7 +194,8 @@ static bool interpreter(const char *head, char *name, size_t size)
 	return snprintf(name, size, "%s", word) < (int)size;
 }
 
-enum run_verdict run_check(const char *program, char *path, size_t path_size, char *err, size_t err_size)
+enum run_verdict run_check(const char *program, char *path, size_t path_size, char *err,
+			   size_t err_size)
 {
 	struct check *chk = malloc(sizeof(*chk));
 	char file[PATH_MAX], name[PATH_MAX];
@@ -206,7 +214,8 @@ enum run_verdict run_check(const char *program, char *path, size_t path_size, ch
 	verdict = find(chk, program, path, path_size);
 	snprintf(file, sizeof(file), "%s", path);
 	for (depth = 0; verdict == RUN_FINE; depth++) {
-		snprintf(chk->what, sizeof(chk->what), depth ? "%s, which runs this script," : "%s", file);
+		snprintf(chk->what, sizeof(chk->what), depth ? "%s, which runs this script," : "%s",
+			 file);
 		fd = open(file, O_RDONLY | O_CLOEXEC);
 		if (fd < 0 && errno == EACCES)
 			/* executable but not readable: nothing can be said */
@@ -231,7 +240,8 @@ enum run_verdict run_check(const char *program, char *path, size_t path_size, ch
 			verdict = refuse(chk, RUN_CANNOT, "is a script of a script of a script...");
 		} else if (len >= 2 && head[0] == '#' && head[1] == '!') {
 			if (!interpreter((const char *)head, name, sizeof(name)))
-				verdict = refuse(chk, RUN_CANNOT, "is a script without an interpreter");
+				verdict = refuse(chk, RUN_CANNOT,
+						 "is a script without an interpreter");
 			else
 				verdict = find(chk, name, file, sizeof(file));
 		} else if (len > 0 && memchr(head, 0, len)) {

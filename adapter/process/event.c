@@ -17,17 +17,19 @@
 #include "adapter/process/host.h"
 #include "adapter/process/libc.h"
 
-enum { EVENT_MAX = 64 };	/* bytes */
+enum {
+	EVENT_MAX = 64
+}; /* bytes */
 
 struct host_evq {
-	size_t size;			/* of one event */
-	int write_fd, read_fd;		/* hidden */
+	size_t size;	       /* of one event */
+	int write_fd, read_fd; /* hidden */
 	unsigned int refs;
-	bool closed;			/* nobody will read any more */
+	bool closed; /* nobody will read any more */
 	/* events that did not fit into the pipe, oldest first */
 	unsigned char *over;
-	size_t over_len, over_room;	/* bytes */
-	bool watched;			/* writable is a member of the engine's set */
+	size_t over_len, over_room; /* bytes */
+	bool watched;		    /* writable is a member of the engine's set */
 	struct engine_fd writable;
 };
 
@@ -156,7 +158,9 @@ static int overflow_add(struct host_evq *q, const void *events, size_t len)
 	q->over_len += len;
 	if (!q->watched) {
 		q->writable = (struct engine_fd){
-			.fd = q->write_fd, .events = EPOLLOUT, .ready = overflow_drain,
+			.fd = q->write_fd,
+			.events = EPOLLOUT,
+			.ready = overflow_drain,
 		};
 		q->watched = !engine_fd_add(&q->writable);
 	}
@@ -183,7 +187,8 @@ static size_t pipe_empty(struct host_evq *q, unsigned char **buf)
 	ssize_t n, part;
 
 	*buf = NULL;
-	if (ioctl(q->read_fd, FIONREAD, &waiting) || !waiting || pipe2(scratch, O_CLOEXEC | O_NONBLOCK))
+	if (ioctl(q->read_fd, FIONREAD, &waiting) || !waiting ||
+	    pipe2(scratch, O_CLOEXEC | O_NONBLOCK))
 		return 0;
 	/* splice has a non-blocking flag of its own; read() would go by the flag the program has set */
 	while ((n = splice(q->read_fd, NULL, scratch[1], NULL, 4096, SPLICE_F_NONBLOCK)) > 0) {
@@ -224,7 +229,8 @@ static size_t sift(const struct host_evq *q, unsigned char *events, size_t len,
 	return to;
 }
 
-unsigned int host_evq_remove(struct host_evq *q, bool (*match)(const void *event, void *arg), void *arg)
+unsigned int host_evq_remove(struct host_evq *q, bool (*match)(const void *event, void *arg),
+			     void *arg)
 {
 	unsigned int removed = 0;
 	int saved_errno = errno;
@@ -237,7 +243,9 @@ unsigned int host_evq_remove(struct host_evq *q, bool (*match)(const void *event
 	done = pipe_fill(q, events, len);
 	if (done < len) {
 		/* cannot be: the pipe had room for more than this before */
-		host_log(HOST_LOG_ERROR, "%zu bytes of events are lost: the pipe does not take them back", len - done);
+		host_log(HOST_LOG_ERROR,
+			 "%zu bytes of events are lost: the pipe does not take them back",
+			 len - done);
 	}
 	free(events);
 	errno = saved_errno;

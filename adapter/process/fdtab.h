@@ -16,12 +16,12 @@ enum {
 	FDTAB_CHUNK_SHIFT = 10,
 	FDTAB_CHUNK = 1 << FDTAB_CHUNK_SHIFT,
 	FDTAB_CHUNKS = 1024,
-	FDTAB_MAX = FDTAB_CHUNK * FDTAB_CHUNKS,	/* greater numbers are never ours */
+	FDTAB_MAX = FDTAB_CHUNK * FDTAB_CHUNKS, /* greater numbers are never ours */
 };
 
 struct fd_slot {
-	struct host_file *file;		/* NULL: not ours */
-	dev_t dev;			/* identity of the open file, to notice a number that was reused behind our back */
+	struct host_file *file; /* NULL: not ours */
+	dev_t dev; /* identity of the open file, to notice a number that was reused behind our back */
 	ino_t ino;
 };
 
@@ -56,8 +56,8 @@ bool fdtab_foreign(void);
 
 /* What close(), dup2() and their kin do to a descriptor of ours.  Results as the system call: -1 with errno. */
 int fdtab_close(int fd);
-int fdtab_dup(int fd, int new_fd);	/* @new_fd was just made from @fd; returns @new_fd */
-bool fdtab_forget(int fd);		/* the kernel has replaced or closed @fd; true: it was in the table */
+int fdtab_dup(int fd, int new_fd); /* @new_fd was just made from @fd; returns @new_fd */
+bool fdtab_forget(int fd); /* the kernel has replaced or closed @fd; true: it was in the table */
 int fdtab_close_range(unsigned int first, unsigned int last, int flags);
 
 /* The stand-in that inherited device files become in a child: every operation fails with EIO. */

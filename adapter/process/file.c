@@ -19,10 +19,10 @@ static pid_t fd_owner;
 static int fd_hidden_base;
 
 enum {
-	FD_ROOM = 65536,		/* how far the limit is raised for hidden descriptors */
+	FD_ROOM = 65536, /* how far the limit is raised for hidden descriptors */
 };
 
-static struct host_file hidden_file;	/* marks hidden descriptors; no operation reaches it */
+static struct host_file hidden_file; /* marks hidden descriptors; no operation reaches it */
 
 static ssize_t dead_write(struct host_file *file, const void *buf, size_t count)
 {
@@ -129,7 +129,8 @@ static void fd_init(void)
 			struct rlimit raised;
 
 			getrlimit(RLIMIT_NOFILE, &raised);
-			raised.rlim_cur = limit.rlim_max < old + FD_ROOM ? limit.rlim_max : old + FD_ROOM;
+			raised.rlim_cur = limit.rlim_max < old + FD_ROOM ? limit.rlim_max :
+									   old + FD_ROOM;
 			if (setrlimit(RLIMIT_NOFILE, &raised))
 				fd_hidden_base = old / 2;
 			else

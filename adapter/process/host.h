@@ -27,30 +27,31 @@
 /* ------------------------------------------------------------------ settings and messages (front: settings.c) */
 
 enum host_mode {
-	HOST_IWARP,			/* RNIC; connections by rdma_cm */
-	HOST_ROCE,			/* CA on Ethernet; RC connected by ibv_modify_qp (GID + QPN) */
+	HOST_IWARP, /* RNIC; connections by rdma_cm */
+	HOST_ROCE,  /* CA on Ethernet; RC connected by ibv_modify_qp (GID + QPN) */
 };
 
 enum host_log_level {
 	HOST_LOG_OFF,
-	HOST_LOG_ERROR,			/* something is wrong with this library or its surroundings */
-	HOST_LOG_INFO,			/* what a user who asks "why" wants to see: refused commands, lost peers */
+	HOST_LOG_ERROR, /* something is wrong with this library or its surroundings */
+	HOST_LOG_INFO,	/* what a user who asks "why" wants to see: refused commands, lost peers */
 	HOST_LOG_DEBUG,
 };
 
 /* What erdma-run asked for; constant after the first call.  No lock needed. */
 struct host_settings {
 	enum host_mode mode;
-	bool netlink;			/* answer NETLINK_RDMA; else refuse it, so that sysfs is searched */
-	bool crc;			/* ask for and accept CRC32C in MPA */
-	uint16_t mulpdu;		/* most bytes of a ULPDU we send; 0: the link's default */
+	bool netlink;	 /* answer NETLINK_RDMA; else refuse it, so that sysfs is searched */
+	bool crc;	 /* ask for and accept CRC32C in MPA */
+	uint16_t mulpdu; /* most bytes of a ULPDU we send; 0: the link's default */
 	enum host_log_level log_level;
 };
 
 const struct host_settings *host_settings(void);
 
 /* One line "erdma-host: ..." on stderr when @level is asked for; keeps errno.  Any thread. */
-void host_log(enum host_log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void host_log(enum host_log_level level, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* ------------------------------------------------------------------ devices (front: device.c) */
 
@@ -59,21 +60,21 @@ void host_log(enum host_log_level level, const char *fmt, ...) __attribute__((fo
  * Constant after creation: everything above the line.
  */
 struct host_dev {
-	char name[16];			/* erdma_0 */
-	int index;			/* 0.. ; uverbs<index>; the ibdev_index of rdma_cm answers */
+	char name[16]; /* erdma_0 */
+	int index;     /* 0.. ; uverbs<index>; the ibdev_index of rdma_cm answers */
 	enum host_mode mode;
-	char ifname[16];		/* paired interface */
+	char ifname[16]; /* paired interface */
 	int ifindex;
 	uint8_t mac[6];
-	uint64_t node_guid;		/* network order */
-	bool any_addr;			/* serves every local address, not only those of ifname */
+	uint64_t node_guid; /* network order */
+	bool any_addr;	    /* serves every local address, not only those of ifname */
 	uint32_t max_qp, max_cq, max_mr;
 	/* ---- valid after host_dev_start(), engine lock */
 	struct ea_dev *core;
-	struct host_qp **qps;		/* by QPN, size max_qp; entries written under the engine lock, read with
+	struct host_qp **qps; /* by QPN, size max_qp; entries written under the engine lock, read with
 					   acquire by the hook */
-	struct host_cq **cqs;		/* by CQN, size max_cq */
-	struct uverbs_dev *uverbs;	/* private to uverbs */
+	struct host_cq **cqs;	   /* by CQN, size max_cq */
+	struct uverbs_dev *uverbs; /* private to uverbs */
 };
 
 int host_dev_count(void);
@@ -95,7 +96,10 @@ struct host_dev *host_dev_by_addr(const struct sockaddr *sa);
  * GID @index of port 1: iWARP index 0 is the MAC and ten zeros; RoCE: the link-local GID and one of each
  * address.  0, -EINVAL (index beyond the table) or -ENODATA (empty slot).  Any thread.
  */
-enum { HOST_ROCE_GIDS = 128, HOST_GID_LEN = 16 };
+enum {
+	HOST_ROCE_GIDS = 128,
+	HOST_GID_LEN = 16
+};
 int host_dev_gid(struct host_dev *dev, unsigned int index, uint8_t gid[HOST_GID_LEN]);
 
 /* ------------------------------------------------------------------ fork (front: file.c) */
@@ -119,17 +123,18 @@ void cm_fork_child(void);
 struct host_file;
 
 struct host_file_ops {
-	const char *name;		/* for messages: "rdma_cm" */
-	ssize_t (*write)(struct host_file *file, const void *buf, size_t count);	/* NULL: EINVAL */
-	int (*ioctl)(struct host_file *file, unsigned long request, void *arg);	/* NULL: ENOTTY */
-	void (*release)(struct host_file *file);	/* last descriptor closed, last operation over; frees */
-	bool fork_safe;			/* goes on working in the child of fork() */
+	const char *name; /* for messages: "rdma_cm" */
+	ssize_t (*write)(struct host_file *file, const void *buf, size_t count); /* NULL: EINVAL */
+	int (*ioctl)(struct host_file *file, unsigned long request, void *arg);	 /* NULL: ENOTTY */
+	void (*release)(
+		struct host_file *file); /* last descriptor closed, last operation over; frees */
+	bool fork_safe;			 /* goes on working in the child of fork() */
 };
 
 struct host_file {
 	const struct host_file_ops *ops;
-	dev_t rdev;			/* what fstat() shows (S_ISCHR); 0: show the real descriptor */
-	int refs;			/* private to file.c */
+	dev_t rdev; /* what fstat() shows (S_ISCHR); 0: show the real descriptor */
+	int refs;   /* private to file.c */
 };
 
 /* Make @fd (an open descriptor of the real kernel) stand for @file; takes over @fd.  0 or -errno. */
@@ -156,18 +161,21 @@ struct host_evq;
 
 /* *read_fd: the program's end (O_CLOEXEC).  One reference.  NULL with errno.  No lock needed. */
 struct host_evq *host_evq_create(int *read_fd, size_t event_size);
-void host_evq_get(struct host_evq *q);		/* engine lock held, as all below */
+void host_evq_get(struct host_evq *q); /* engine lock held, as all below */
 void host_evq_put(struct host_evq *q);
-void host_evq_close(struct host_evq *q);	/* the program's end is gone: events are dropped from now on */
-int host_evq_push(struct host_evq *q, const void *event);	/* wakes no thread of ours; 0 or -ENOMEM */
+void host_evq_close(
+	struct host_evq *q); /* the program's end is gone: events are dropped from now on */
+int host_evq_push(struct host_evq *q,
+		  const void *event); /* wakes no thread of ours; 0 or -ENOMEM */
 /*
  * Take out all events not yet read by the program for which @match is true; returns how many.  Order of the others is kept.
  */
-unsigned int host_evq_remove(struct host_evq *q, bool (*match)(const void *event, void *arg), void *arg);
+unsigned int host_evq_remove(struct host_evq *q, bool (*match)(const void *event, void *arg),
+			     void *arg);
 
 /* ------------------------------------------------------------------ verbs objects (front: uverbs) */
 
-struct host_ctx;			/* one open uverbs file */
+struct host_ctx; /* one open uverbs file */
 struct cm_conn;
 
 struct host_cq {
@@ -176,14 +184,14 @@ struct host_cq {
 	uint32_t cqn;
 	uint32_t handle;
 	uint64_t user_handle;
-	volatile uint64_t *record;	/* doorbell record in the program's memory */
-	uint64_t seen;			/* last doorbell value given to the core */
-	struct host_evq *channel;	/* or NULL */
-	struct host_evq *async;		/* or NULL */
-	unsigned int comp_events, async_events;	/* pushed so far */
-	unsigned int qp_count;		/* QPs (each side counts) that use this CQ */
-	struct host_qp *qps;		/* they, by host_qp.next_on_scq / next_on_rcq */
-	void *engine;			/* engine's own */
+	volatile uint64_t *record;		/* doorbell record in the program's memory */
+	uint64_t seen;				/* last doorbell value given to the core */
+	struct host_evq *channel;		/* or NULL */
+	struct host_evq *async;			/* or NULL */
+	unsigned int comp_events, async_events; /* pushed so far */
+	unsigned int qp_count;			/* QPs (each side counts) that use this CQ */
+	struct host_qp *qps;			/* they, by host_qp.next_on_scq / next_on_rcq */
+	void *engine;				/* engine's own */
 };
 
 struct host_qp {
@@ -193,15 +201,15 @@ struct host_qp {
 	uint32_t handle;
 	uint64_t user_handle;
 	struct host_cq *scq, *rcq;
-	struct host_qp *next_on_scq;	/* chain of scq->qps */
-	struct host_qp *next_on_rcq;	/* chain of rcq->qps where rcq != scq */
+	struct host_qp *next_on_scq; /* chain of scq->qps */
+	struct host_qp *next_on_rcq; /* chain of rcq->qps where rcq != scq */
 	volatile uint64_t *sq_record, *rq_record;
-	uint64_t sq_seen, rq_seen;	/* last doorbell values given to the core */
+	uint64_t sq_seen, rq_seen; /* last doorbell values given to the core */
 	struct ea_qp *core;
-	struct cm_conn *conn;		/* cm's: the connection that carries this QP; NULL */
-	struct host_evq *async;		/* or NULL */
-	unsigned int async_events;	/* pushed so far */
-	void *engine;			/* engine's own */
+	struct cm_conn *conn;	   /* cm's: the connection that carries this QP; NULL */
+	struct host_evq *async;	   /* or NULL */
+	unsigned int async_events; /* pushed so far */
+	void *engine;		   /* engine's own */
 };
 
 /* Engine lock held. */
@@ -234,9 +242,9 @@ void cm_qp_destroyed(struct host_qp *qp);
  */
 struct host_oob_addr {
 	uint8_t dgid[HOST_GID_LEN];
-	uint8_t sgid[HOST_GID_LEN];	/* looked up from sgid_index */
+	uint8_t sgid[HOST_GID_LEN]; /* looked up from sgid_index */
 	uint8_t sgid_index;
-	uint8_t max_rd_atomic;		/* at RTR: max_dest_rd_atomic, what we accept */
+	uint8_t max_rd_atomic; /* at RTR: max_dest_rd_atomic, what we accept */
 	uint32_t dest_qpn;
 };
 /* QP numbers in this mode lead to the process (see cm/oob.c); 20 bits; 0: none to be had.  Engine lock held. */

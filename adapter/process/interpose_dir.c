@@ -88,7 +88,8 @@ INTERPOSE struct dirent64 *readdir64(DIR *dir)
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-INTERPOSE int readdir_r(DIR *restrict dir, struct dirent *restrict entry, struct dirent **restrict result)
+INTERPOSE int readdir_r(DIR *restrict dir, struct dirent *restrict entry,
+			struct dirent **restrict result)
 {
 	struct vdir *vd = vdir_of(dir);
 	struct dirent *next;
@@ -100,7 +101,8 @@ INTERPOSE int readdir_r(DIR *restrict dir, struct dirent *restrict entry, struct
 	return 0;
 }
 
-INTERPOSE int readdir64_r(DIR *restrict dir, struct dirent64 *restrict entry, struct dirent64 **restrict result)
+INTERPOSE int readdir64_r(DIR *restrict dir, struct dirent64 *restrict entry,
+			  struct dirent64 **restrict result)
 {
 	struct vdir *vd = vdir_of(dir);
 	struct dirent *next;
@@ -195,42 +197,44 @@ err_free:
 	return -1;
 }
 
-#define DEFINE_SCANDIR(name, entry_type)                                                                     \
-	INTERPOSE int name(const char *restrict path, struct entry_type ***restrict list,                    \
-			   int (*filter)(const struct entry_type *),                                         \
-			   int (*compare)(const struct entry_type **, const struct entry_type **))           \
-	{                                                                                                    \
-		struct vfs_res res;                                                                          \
-		const char *where = path;                                                                    \
-		bool real;                                                                                   \
-		DIR *dir;                                                                                    \
-                                                                                                             \
-		if (vfs_elsewhere(AT_FDCWD, where))                                                              \
-			return REAL(name)(path, list, filter, compare);                                      \
-		dir = open_stream(AT_FDCWD, &where, &res, &real);                                            \
-		if (real)                                                                                    \
-			return REAL(name)(where, list, filter, compare);                                     \
-		return dir ? scan_stream(dir, (struct dirent ***)list, (scan_filter)filter,                  \
-					 (scan_compare)compare) : -1;                                        \
+#define DEFINE_SCANDIR(name, entry_type)                                                           \
+	INTERPOSE int name(const char *restrict path, struct entry_type ***restrict list,          \
+			   int (*filter)(const struct entry_type *),                               \
+			   int (*compare)(const struct entry_type **, const struct entry_type **)) \
+	{                                                                                          \
+		struct vfs_res res;                                                                \
+		const char *where = path;                                                          \
+		bool real;                                                                         \
+		DIR *dir;                                                                          \
+                                                                                                   \
+		if (vfs_elsewhere(AT_FDCWD, where))                                                \
+			return REAL(name)(path, list, filter, compare);                            \
+		dir = open_stream(AT_FDCWD, &where, &res, &real);                                  \
+		if (real)                                                                          \
+			return REAL(name)(where, list, filter, compare);                           \
+		return dir ? scan_stream(dir, (struct dirent ***)list, (scan_filter)filter,        \
+					 (scan_compare)compare) :                                  \
+			     -1;                                                                   \
 	}
 
-#define DEFINE_SCANDIRAT(name, entry_type)                                                                   \
-	INTERPOSE int name(int at, const char *restrict path, struct entry_type ***restrict list,            \
-			   int (*filter)(const struct entry_type *),                                         \
-			   int (*compare)(const struct entry_type **, const struct entry_type **))           \
-	{                                                                                                    \
-		struct vfs_res res;                                                                          \
-		const char *where = path;                                                                    \
-		bool real;                                                                                   \
-		DIR *dir;                                                                                    \
-                                                                                                             \
-		if (vfs_elsewhere(at, where))                                                                    \
-			return REAL(name)(at, path, list, filter, compare);                                  \
-		dir = open_stream(at, &where, &res, &real);                                                  \
-		if (real)                                                                                    \
-			return REAL(name)(at, where, list, filter, compare);                                 \
-		return dir ? scan_stream(dir, (struct dirent ***)list, (scan_filter)filter,                  \
-					 (scan_compare)compare) : -1;                                        \
+#define DEFINE_SCANDIRAT(name, entry_type)                                                         \
+	INTERPOSE int name(int at, const char *restrict path, struct entry_type ***restrict list,  \
+			   int (*filter)(const struct entry_type *),                               \
+			   int (*compare)(const struct entry_type **, const struct entry_type **)) \
+	{                                                                                          \
+		struct vfs_res res;                                                                \
+		const char *where = path;                                                          \
+		bool real;                                                                         \
+		DIR *dir;                                                                          \
+                                                                                                   \
+		if (vfs_elsewhere(at, where))                                                      \
+			return REAL(name)(at, path, list, filter, compare);                        \
+		dir = open_stream(at, &where, &res, &real);                                        \
+		if (real)                                                                          \
+			return REAL(name)(at, where, list, filter, compare);                       \
+		return dir ? scan_stream(dir, (struct dirent ***)list, (scan_filter)filter,        \
+					 (scan_compare)compare) :                                  \
+			     -1;                                                                   \
 	}
 
 DEFINE_SCANDIR(scandir, dirent)
@@ -330,7 +334,9 @@ static int walk_entry(struct tree_walk *walk, size_t len, size_t base, int level
 	if (S_ISLNK(st.st_mode))
 		type = FTW_SL;
 	else if (S_ISDIR(st.st_mode))
-		type = access(walk->path, R_OK) ? FTW_DNR : walk->flags & FTW_DEPTH ? FTW_DP : FTW_D;
+		type = access(walk->path, R_OK) ? FTW_DNR :
+		       walk->flags & FTW_DEPTH	? FTW_DP :
+						  FTW_D;
 	else
 		type = FTW_F;
 	if (type == FTW_D) {
@@ -379,7 +385,8 @@ static int walk_dir(struct tree_walk *walk, size_t len, int level)
 	return ret;
 }
 
-static int do_nftw(const char *path, int (*visit)(const char *, const struct stat *, int, struct FTW *), int flags)
+static int do_nftw(const char *path,
+		   int (*visit)(const char *, const struct stat *, int, struct FTW *), int flags)
 {
 	struct tree_walk *walk;
 	size_t len = strlen(path);
@@ -407,11 +414,12 @@ static int do_nftw(const char *path, int (*visit)(const char *, const struct sta
 
 INTERPOSE int nftw(const char *path, __nftw_func_t visit, int fds, int flags)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(nftw)(path, visit, fds, flags) : do_nftw(path, visit, flags);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(nftw)(path, visit, fds, flags) :
+					       do_nftw(path, visit, flags);
 }
 
 INTERPOSE int nftw64(const char *path, __nftw64_func_t visit, int fds, int flags)
 {
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(nftw64)(path, visit, fds, flags) :
-					   do_nftw(path, (__nftw_func_t)visit, flags);
+					       do_nftw(path, (__nftw_func_t)visit, flags);
 }

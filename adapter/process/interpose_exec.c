@@ -16,19 +16,21 @@
 #include "adapter/process/libc.h"
 #include "adapter/process/settings.h"
 
-enum { ENV_TEXT_MAX = 8192 };
+enum {
+	ENV_TEXT_MAX = 8192
+};
 
 extern char **environ;
 
 #define PRELOAD "LD_PRELOAD="
-#define HOST SETTINGS_ENV "="
+#define HOST	SETTINGS_ENV "="
 #define DRIVERS "RDMAV_DRIVERS="
 
 /* made before main(), constant after */
-static char preload_entry[SETTINGS_MAX_PATH];	/* LD_PRELOAD=this library */
+static char preload_entry[SETTINGS_MAX_PATH]; /* LD_PRELOAD=this library */
 static char host_entry[ENV_TEXT_MAX];
 static char drivers_entry[SETTINGS_MAX_PATH + sizeof(DRIVERS)];
-static const char *self_path;			/* in preload_entry */
+static const char *self_path; /* in preload_entry */
 
 __attribute__((constructor)) static void remember_environment(void)
 {
@@ -36,7 +38,8 @@ __attribute__((constructor)) static void remember_environment(void)
 	size_t used = strlen(HOST);
 	Dl_info info;
 
-	if (!dladdr((void *)&remember_environment, &info) || !info.dli_fname || info.dli_fname[0] != '/' ||
+	if (!dladdr((void *)&remember_environment, &info) || !info.dli_fname ||
+	    info.dli_fname[0] != '/' ||
 	    strlen(PRELOAD) + strlen(info.dli_fname) >= sizeof(preload_entry))
 		return;
 	snprintf(preload_entry, sizeof(preload_entry), PRELOAD "%s", info.dli_fname);
@@ -129,12 +132,15 @@ static char **add_missing(char *const env[], char **room, char *text)
 }
 
 /* On the caller's stack. */
-#define FULL_ENVIRONMENT(env)                                                                         \
-	(complete(env) ? (char **)(env) :                                                             \
-			 add_missing(env, memset(alloca((count_of(env) + 4) * sizeof(char *)), 0,     \
-						 (count_of(env) + 4) * sizeof(char *)),               \
-				     alloca(sizeof(preload_entry) + 2 +                               \
-					    (entry_of(env, PRELOAD) ? strlen(entry_of(env, PRELOAD)) : 0))))
+#define FULL_ENVIRONMENT(env)                                                    \
+	(complete(env) ?                                                         \
+		 (char **)(env) :                                                \
+		 add_missing(                                                    \
+			 env,                                                    \
+			 memset(alloca((count_of(env) + 4) * sizeof(char *)), 0, \
+				(count_of(env) + 4) * sizeof(char *)),           \
+			 alloca(sizeof(preload_entry) + 2 +                      \
+				(entry_of(env, PRELOAD) ? strlen(entry_of(env, PRELOAD)) : 0))))
 
 INTERPOSE int execve(const char *path, char *const argv[], char *const envp[])
 {
@@ -161,27 +167,28 @@ INTERPOSE int fexecve(int fd, char *const argv[], char *const envp[])
 	return REAL(fexecve)(fd, argv, FULL_ENVIRONMENT(envp));
 }
 
-INTERPOSE int execveat(int dirfd, const char *path, char *const argv[], char *const envp[], int flags)
+INTERPOSE int execveat(int dirfd, const char *path, char *const argv[], char *const envp[],
+		       int flags)
 {
 	return REAL(execveat)(dirfd, path, argv, FULL_ENVIRONMENT(envp), flags);
 }
 
 /* The list forms.  @args stands behind @first. */
-#define COLLECT(argv, first, last)                                                         \
-	do {                                                                               \
-		size_t n_ = 1;                                                             \
-		va_list args_;                                                             \
-                                                                                           \
-		va_start(args_, last);                                                     \
-		while (va_arg(args_, char *))                                              \
-			n_++;                                                              \
-		va_end(args_);                                                             \
-		(argv) = alloca((n_ + 1) * sizeof(char *));                                \
-		(argv)[0] = (char *)(first);                                               \
-		va_start(args_, last);                                                     \
-		for (n_ = 1; ((argv)[n_] = va_arg(args_, char *)); n_++)                   \
-			;                                                                  \
-		va_end(args_);                                                             \
+#define COLLECT(argv, first, last)                                       \
+	do {                                                             \
+		size_t n_ = 1;                                           \
+		va_list args_;                                           \
+                                                                         \
+		va_start(args_, last);                                   \
+		while (va_arg(args_, char *))                            \
+			n_++;                                            \
+		va_end(args_);                                           \
+		(argv) = alloca((n_ + 1) * sizeof(char *));              \
+		(argv)[0] = (char *)(first);                             \
+		va_start(args_, last);                                   \
+		for (n_ = 1; ((argv)[n_] = va_arg(args_, char *)); n_++) \
+			;                                                \
+		va_end(args_);                                           \
 	} while (0)
 
 INTERPOSE int execl(const char *path, const char *arg, ...)
@@ -216,8 +223,9 @@ INTERPOSE int execle(const char *path, const char *arg, ...)
 }
 
 INTERPOSE int posix_spawn(pid_t *restrict pid, const char *restrict path,
-			  const posix_spawn_file_actions_t *restrict actions, const posix_spawnattr_t *restrict attr,
-			  char *const argv[restrict], char *const envp[restrict])
+			  const posix_spawn_file_actions_t *restrict actions,
+			  const posix_spawnattr_t *restrict attr, char *const argv[restrict],
+			  char *const envp[restrict])
 {
 	return REAL(posix_spawn)(pid, path, actions, attr, argv, FULL_ENVIRONMENT(envp));
 }

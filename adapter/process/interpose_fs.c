@@ -55,32 +55,32 @@ static int do_open(int dirfd, const char *path, int flags, mode_t mode)
 	}
 }
 
-#define DEFINE_OPEN(name)                                                     \
-	INTERPOSE int name(const char *path, int flags, ...)                  \
-	{                                                                     \
-		va_list args;                                                 \
-		mode_t mode;                                                  \
-                                                                              \
-		va_start(args, flags);                                        \
-		mode = open_mode(flags, args);                                \
-		va_end(args);                                                 \
-		if (vfs_elsewhere(AT_FDCWD, path))                                \
-			return REAL(name)(path, flags, mode);                 \
-		return do_open(AT_FDCWD, path, flags, mode);                  \
+#define DEFINE_OPEN(name)                                     \
+	INTERPOSE int name(const char *path, int flags, ...)  \
+	{                                                     \
+		va_list args;                                 \
+		mode_t mode;                                  \
+                                                              \
+		va_start(args, flags);                        \
+		mode = open_mode(flags, args);                \
+		va_end(args);                                 \
+		if (vfs_elsewhere(AT_FDCWD, path))            \
+			return REAL(name)(path, flags, mode); \
+		return do_open(AT_FDCWD, path, flags, mode);  \
 	}
 
-#define DEFINE_OPENAT(name)                                                   \
-	INTERPOSE int name(int dirfd, const char *path, int flags, ...)       \
-	{                                                                     \
-		va_list args;                                                 \
-		mode_t mode;                                                  \
-                                                                              \
-		va_start(args, flags);                                        \
-		mode = open_mode(flags, args);                                \
-		va_end(args);                                                 \
-		if (vfs_elsewhere(dirfd, path))                                   \
-			return REAL(name)(dirfd, path, flags, mode);          \
-		return do_open(dirfd, path, flags, mode);                     \
+#define DEFINE_OPENAT(name)                                             \
+	INTERPOSE int name(int dirfd, const char *path, int flags, ...) \
+	{                                                               \
+		va_list args;                                           \
+		mode_t mode;                                            \
+                                                                        \
+		va_start(args, flags);                                  \
+		mode = open_mode(flags, args);                          \
+		va_end(args);                                           \
+		if (vfs_elsewhere(dirfd, path))                         \
+			return REAL(name)(dirfd, path, flags, mode);    \
+		return do_open(dirfd, path, flags, mode);               \
 	}
 
 DEFINE_OPEN(open)
@@ -96,22 +96,26 @@ int __openat64_2(int dirfd, const char *path, int flags);
 
 INTERPOSE int __open_2(const char *path, int flags)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__open_2)(path, flags) : do_open(AT_FDCWD, path, flags, 0);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__open_2)(path, flags) :
+					       do_open(AT_FDCWD, path, flags, 0);
 }
 
 INTERPOSE int __open64_2(const char *path, int flags)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__open64_2)(path, flags) : do_open(AT_FDCWD, path, flags, 0);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__open64_2)(path, flags) :
+					       do_open(AT_FDCWD, path, flags, 0);
 }
 
 INTERPOSE int __openat_2(int dirfd, const char *path, int flags)
 {
-	return vfs_elsewhere(dirfd, path) ? REAL(__openat_2)(dirfd, path, flags) : do_open(dirfd, path, flags, 0);
+	return vfs_elsewhere(dirfd, path) ? REAL(__openat_2)(dirfd, path, flags) :
+					    do_open(dirfd, path, flags, 0);
 }
 
 INTERPOSE int __openat64_2(int dirfd, const char *path, int flags)
 {
-	return vfs_elsewhere(dirfd, path) ? REAL(__openat64_2)(dirfd, path, flags) : do_open(dirfd, path, flags, 0);
+	return vfs_elsewhere(dirfd, path) ? REAL(__openat64_2)(dirfd, path, flags) :
+					    do_open(dirfd, path, flags, 0);
 }
 
 /* ------------------------------------------------------------------ stdio */
@@ -203,12 +207,14 @@ static FILE *do_freopen(const char *path, const char *mode, FILE *stream)
 
 INTERPOSE FILE *freopen(const char *path, const char *mode, FILE *stream)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(freopen)(path, mode, stream) : do_freopen(path, mode, stream);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(freopen)(path, mode, stream) :
+					       do_freopen(path, mode, stream);
 }
 
 INTERPOSE FILE *freopen64(const char *path, const char *mode, FILE *stream)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(freopen64)(path, mode, stream) : do_freopen(path, mode, stream);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(freopen64)(path, mode, stream) :
+					       do_freopen(path, mode, stream);
 }
 
 /* ------------------------------------------------------------------ stat */
@@ -239,7 +245,8 @@ static int stat_descriptor(int fd, struct stat *st)
 }
 
 /* Where a stat-like call leads; for a real file the caller makes its own call with *dirfd and *path. */
-static int find_for_stat(int *dirfd, const char **path, int flags, struct vfs_res *res, struct stat *st)
+static int find_for_stat(int *dirfd, const char **path, int flags, struct vfs_res *res,
+			 struct stat *st)
 {
 	if (!**path && (flags & AT_EMPTY_PATH) && host_fd_ours(*dirfd))
 		return stat_descriptor(*dirfd, st) ? -1 : 1;
@@ -273,24 +280,27 @@ static int do_stat(int dirfd, const char *path, struct stat *st, int flags)
 
 INTERPOSE int stat(const char *path, struct stat *st)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(stat)(path, st) : do_stat(AT_FDCWD, path, st, 0);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(stat)(path, st) :
+					       do_stat(AT_FDCWD, path, st, 0);
 }
 
 INTERPOSE int stat64(const char *path, struct stat64 *st)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(stat64)(path, st) : do_stat(AT_FDCWD, path, (struct stat *)st, 0);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(stat64)(path, st) :
+					       do_stat(AT_FDCWD, path, (struct stat *)st, 0);
 }
 
 INTERPOSE int lstat(const char *path, struct stat *st)
 {
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(lstat)(path, st) :
-					   do_stat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
+					       do_stat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
 }
 
 INTERPOSE int lstat64(const char *path, struct stat64 *st)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(lstat64)(path, st) :
-					   do_stat(AT_FDCWD, path, (struct stat *)st, AT_SYMLINK_NOFOLLOW);
+	return vfs_elsewhere(AT_FDCWD, path) ?
+		       REAL(lstat64)(path, st) :
+		       do_stat(AT_FDCWD, path, (struct stat *)st, AT_SYMLINK_NOFOLLOW);
 }
 
 INTERPOSE int fstat(int fd, struct stat *st)
@@ -305,13 +315,14 @@ INTERPOSE int fstat64(int fd, struct stat64 *st)
 
 INTERPOSE int fstatat(int dirfd, const char *path, struct stat *st, int flags)
 {
-	return vfs_elsewhere(dirfd, path) ? REAL(fstatat)(dirfd, path, st, flags) : do_stat(dirfd, path, st, flags);
+	return vfs_elsewhere(dirfd, path) ? REAL(fstatat)(dirfd, path, st, flags) :
+					    do_stat(dirfd, path, st, flags);
 }
 
 INTERPOSE int fstatat64(int dirfd, const char *path, struct stat64 *st, int flags)
 {
 	return vfs_elsewhere(dirfd, path) ? REAL(fstatat64)(dirfd, path, st, flags) :
-					do_stat(dirfd, path, (struct stat *)st, flags);
+					    do_stat(dirfd, path, (struct stat *)st, flags);
 }
 
 /* what programs built before glibc 2.33 call */
@@ -326,25 +337,27 @@ int __fxstatat64(int ver, int dirfd, const char *path, struct stat64 *st, int fl
 
 INTERPOSE int __xstat(int ver, const char *path, struct stat *st)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__xstat)(ver, path, st) : do_stat(AT_FDCWD, path, st, 0);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__xstat)(ver, path, st) :
+					       do_stat(AT_FDCWD, path, st, 0);
 }
 
 INTERPOSE int __xstat64(int ver, const char *path, struct stat64 *st)
 {
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__xstat64)(ver, path, st) :
-					   do_stat(AT_FDCWD, path, (struct stat *)st, 0);
+					       do_stat(AT_FDCWD, path, (struct stat *)st, 0);
 }
 
 INTERPOSE int __lxstat(int ver, const char *path, struct stat *st)
 {
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__lxstat)(ver, path, st) :
-					   do_stat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
+					       do_stat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
 }
 
 INTERPOSE int __lxstat64(int ver, const char *path, struct stat64 *st)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__lxstat64)(ver, path, st) :
-					   do_stat(AT_FDCWD, path, (struct stat *)st, AT_SYMLINK_NOFOLLOW);
+	return vfs_elsewhere(AT_FDCWD, path) ?
+		       REAL(__lxstat64)(ver, path, st) :
+		       do_stat(AT_FDCWD, path, (struct stat *)st, AT_SYMLINK_NOFOLLOW);
 }
 
 INTERPOSE int __fxstat(int ver, int fd, struct stat *st)
@@ -354,19 +367,20 @@ INTERPOSE int __fxstat(int ver, int fd, struct stat *st)
 
 INTERPOSE int __fxstat64(int ver, int fd, struct stat64 *st)
 {
-	return host_fd_ours(fd) ? stat_descriptor(fd, (struct stat *)st) : REAL(__fxstat64)(ver, fd, st);
+	return host_fd_ours(fd) ? stat_descriptor(fd, (struct stat *)st) :
+				  REAL(__fxstat64)(ver, fd, st);
 }
 
 INTERPOSE int __fxstatat(int ver, int dirfd, const char *path, struct stat *st, int flags)
 {
 	return vfs_elsewhere(dirfd, path) ? REAL(__fxstatat)(ver, dirfd, path, st, flags) :
-					do_stat(dirfd, path, st, flags);
+					    do_stat(dirfd, path, st, flags);
 }
 
 INTERPOSE int __fxstatat64(int ver, int dirfd, const char *path, struct stat64 *st, int flags)
 {
 	return vfs_elsewhere(dirfd, path) ? REAL(__fxstatat64)(ver, dirfd, path, st, flags) :
-					do_stat(dirfd, path, (struct stat *)st, flags);
+					    do_stat(dirfd, path, (struct stat *)st, flags);
 }
 
 static void stat_to_statx(const struct stat *st, struct statx *stx)
@@ -407,10 +421,11 @@ static int do_statx(int dirfd, const char *path, int flags, unsigned int mask, s
 	return 0;
 }
 
-INTERPOSE int statx(int dirfd, const char *restrict path, int flags, unsigned int mask, struct statx *restrict stx)
+INTERPOSE int statx(int dirfd, const char *restrict path, int flags, unsigned int mask,
+		    struct statx *restrict stx)
 {
 	return vfs_elsewhere(dirfd, path) ? REAL(statx)(dirfd, path, flags, mask, stx) :
-					do_statx(dirfd, path, flags, mask, stx);
+					    do_statx(dirfd, path, flags, mask, stx);
 }
 
 /* ------------------------------------------------------------------ access */
@@ -437,24 +452,26 @@ static int do_access(int dirfd, const char *path, int mode, int flags)
 
 INTERPOSE int access(const char *path, int mode)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(access)(path, mode) : do_access(AT_FDCWD, path, mode, 0);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(access)(path, mode) :
+					       do_access(AT_FDCWD, path, mode, 0);
 }
 
 INTERPOSE int faccessat(int dirfd, const char *path, int mode, int flags)
 {
 	return vfs_elsewhere(dirfd, path) ? REAL(faccessat)(dirfd, path, mode, flags) :
-					do_access(dirfd, path, mode, flags);
+					    do_access(dirfd, path, mode, flags);
 }
 
 INTERPOSE int euidaccess(const char *path, int mode)
 {
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(euidaccess)(path, mode) :
-					   do_access(AT_FDCWD, path, mode, AT_EACCESS);
+					       do_access(AT_FDCWD, path, mode, AT_EACCESS);
 }
 
 INTERPOSE int eaccess(const char *path, int mode)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(eaccess)(path, mode) : do_access(AT_FDCWD, path, mode, AT_EACCESS);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(eaccess)(path, mode) :
+					       do_access(AT_FDCWD, path, mode, AT_EACCESS);
 }
 
 /* ------------------------------------------------------------------ links */
@@ -482,13 +499,14 @@ static ssize_t do_readlink(int dirfd, const char *path, char *buf, size_t size)
 
 INTERPOSE ssize_t readlink(const char *restrict path, char *restrict buf, size_t size)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(readlink)(path, buf, size) : do_readlink(AT_FDCWD, path, buf, size);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(readlink)(path, buf, size) :
+					       do_readlink(AT_FDCWD, path, buf, size);
 }
 
 INTERPOSE ssize_t readlinkat(int dirfd, const char *restrict path, char *restrict buf, size_t size)
 {
 	return vfs_elsewhere(dirfd, path) ? REAL(readlinkat)(dirfd, path, buf, size) :
-					do_readlink(dirfd, path, buf, size);
+					    do_readlink(dirfd, path, buf, size);
 }
 
 ssize_t __readlink_chk(const char *path, char *buf, size_t size, size_t room);
@@ -496,14 +514,16 @@ ssize_t __readlinkat_chk(int dirfd, const char *path, char *buf, size_t size, si
 
 INTERPOSE ssize_t __readlink_chk(const char *path, char *buf, size_t size, size_t room)
 {
-	return vfs_elsewhere(AT_FDCWD, path) || size > room ? REAL(__readlink_chk)(path, buf, size, room) :
-							  do_readlink(AT_FDCWD, path, buf, size);
+	return vfs_elsewhere(AT_FDCWD, path) || size > room ?
+		       REAL(__readlink_chk)(path, buf, size, room) :
+		       do_readlink(AT_FDCWD, path, buf, size);
 }
 
 INTERPOSE ssize_t __readlinkat_chk(int dirfd, const char *path, char *buf, size_t size, size_t room)
 {
-	return vfs_elsewhere(dirfd, path) || size > room ? REAL(__readlinkat_chk)(dirfd, path, buf, size, room) :
-						       do_readlink(dirfd, path, buf, size);
+	return vfs_elsewhere(dirfd, path) || size > room ?
+		       REAL(__readlinkat_chk)(dirfd, path, buf, size, room) :
+		       do_readlink(dirfd, path, buf, size);
 }
 
 static char *do_realpath(const char *path, char *resolved)
@@ -527,20 +547,23 @@ static char *do_realpath(const char *path, char *resolved)
 
 INTERPOSE char *realpath(const char *restrict path, char *restrict resolved)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(realpath)(path, resolved) : do_realpath(path, resolved);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(realpath)(path, resolved) :
+					       do_realpath(path, resolved);
 }
 
 char *__realpath_chk(const char *path, char *resolved, size_t room);
 
 INTERPOSE char *__realpath_chk(const char *path, char *resolved, size_t room)
 {
-	return vfs_elsewhere(AT_FDCWD, path) || room < PATH_MAX ? REAL(__realpath_chk)(path, resolved, room) :
-							      do_realpath(path, resolved);
+	return vfs_elsewhere(AT_FDCWD, path) || room < PATH_MAX ?
+		       REAL(__realpath_chk)(path, resolved, room) :
+		       do_realpath(path, resolved);
 }
 
 INTERPOSE char *canonicalize_file_name(const char *path)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(canonicalize_file_name)(path) : do_realpath(path, NULL);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(canonicalize_file_name)(path) :
+					       do_realpath(path, NULL);
 }
 
 /* ------------------------------------------------------------------ extended attributes, file systems */
@@ -564,26 +587,26 @@ static int find_ours(const char **path, bool follow, struct vfs_res *res)
 	return 0;
 }
 
-#define DEFINE_GETXATTR(fn, follow)                                                           \
-	INTERPOSE ssize_t fn(const char *path, const char *name, void *value, size_t size)    \
-	{                                                                                     \
-		struct vfs_res res;                                                           \
-		int found = vfs_elsewhere(AT_FDCWD, path) ? 0 : find_ours(&path, follow, &res);   \
-                                                                                              \
-		if (found)                                                                    \
-			return found < 0 ? -1 : fail(ENODATA);                                \
-		return REAL(fn)(path, name, value, size);                                     \
+#define DEFINE_GETXATTR(fn, follow)                                                             \
+	INTERPOSE ssize_t fn(const char *path, const char *name, void *value, size_t size)      \
+	{                                                                                       \
+		struct vfs_res res;                                                             \
+		int found = vfs_elsewhere(AT_FDCWD, path) ? 0 : find_ours(&path, follow, &res); \
+                                                                                                \
+		if (found)                                                                      \
+			return found < 0 ? -1 : fail(ENODATA);                                  \
+		return REAL(fn)(path, name, value, size);                                       \
 	}
 
-#define DEFINE_LISTXATTR(fn, follow)                                                          \
-	INTERPOSE ssize_t fn(const char *path, char *list, size_t size)                       \
-	{                                                                                     \
-		struct vfs_res res;                                                           \
-		int found = vfs_elsewhere(AT_FDCWD, path) ? 0 : find_ours(&path, follow, &res);   \
-                                                                                              \
-		if (found)                                                                    \
-			return found < 0 ? -1 : 0;                                            \
-		return REAL(fn)(path, list, size);                                            \
+#define DEFINE_LISTXATTR(fn, follow)                                                            \
+	INTERPOSE ssize_t fn(const char *path, char *list, size_t size)                         \
+	{                                                                                       \
+		struct vfs_res res;                                                             \
+		int found = vfs_elsewhere(AT_FDCWD, path) ? 0 : find_ours(&path, follow, &res); \
+                                                                                                \
+		if (found)                                                                      \
+			return found < 0 ? -1 : 0;                                              \
+		return REAL(fn)(path, list, size);                                              \
 	}
 
 DEFINE_GETXATTR(getxattr, true)
@@ -619,5 +642,6 @@ INTERPOSE int statfs(const char *path, struct statfs *buf)
 
 INTERPOSE int statfs64(const char *path, struct statfs64 *buf)
 {
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(statfs64)(path, buf) : do_statfs(path, (struct statfs *)buf);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(statfs64)(path, buf) :
+					       do_statfs(path, (struct statfs *)buf);
 }

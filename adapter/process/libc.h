@@ -12,15 +12,15 @@
 /* The next definition of @name; ends the process with a message when there is none. */
 void *libc_lookup(const char *name);
 
-#define REAL(fn)                                                                     \
-	({                                                                           \
-		static __typeof__(&fn) real_##fn;                                    \
+#define REAL(fn)                                                                       \
+	({                                                                             \
+		static __typeof__(&fn) real_##fn;                                      \
 		__typeof__(&fn) next_ = __atomic_load_n(&real_##fn, __ATOMIC_RELAXED); \
-		if (__builtin_expect(!next_, 0)) {                                   \
-			next_ = (__typeof__(&fn))libc_lookup(#fn);                   \
-			__atomic_store_n(&real_##fn, next_, __ATOMIC_RELAXED);       \
-		}                                                                    \
-		next_;                                                               \
+		if (__builtin_expect(!next_, 0)) {                                     \
+			next_ = (__typeof__(&fn))libc_lookup(#fn);                     \
+			__atomic_store_n(&real_##fn, next_, __ATOMIC_RELAXED);         \
+		}                                                                      \
+		next_;                                                                 \
 	})
 
 /* Marks the functions that this library offers in the C library's place. */

@@ -18,8 +18,8 @@
 #include "adapter/process/uverbs.h"
 
 enum {
-	MESSAGE_MAX = 2048,		/* one answer */
-	DATAGRAM_MAX = 8192,		/* what a reader with the usual buffer takes at once */
+	MESSAGE_MAX = 2048,  /* one answer */
+	DATAGRAM_MAX = 8192, /* what a reader with the usual buffer takes at once */
 	REQUEST_MAX = 65536,
 	TOP_ATTRS = RDMA_NLDEV_ATTR_MAX,
 	NETNS_SHARED = 1,
@@ -27,7 +27,7 @@ enum {
 
 struct nl_socket {
 	struct host_file file;
-	int peer;			/* hidden: answers are written here */
+	int peer; /* hidden: answers are written here */
 	pthread_mutex_t lock;
 	uint32_t portid;
 };
@@ -35,7 +35,7 @@ struct nl_socket {
 struct nl_answer {
 	struct nl_socket *sock;
 	const struct nlmsghdr *request;
-	unsigned char *buf;		/* DATAGRAM_MAX */
+	unsigned char *buf; /* DATAGRAM_MAX */
 	size_t len;
 };
 
@@ -157,7 +157,7 @@ static void fill_device(struct nlmsghdr *msg, struct host_dev *dev)
 	bool roce = dev->mode == HOST_ROCE;
 
 	put_device_id(msg, dev);
-	put_u32(msg, RDMA_NLDEV_ATTR_PORT_INDEX, 1);	/* how many there are */
+	put_u32(msg, RDMA_NLDEV_ATTR_PORT_INDEX, 1); /* how many there are */
 	put_u64(msg, RDMA_NLDEV_ATTR_CAP_FLAGS, 1 << 21);
 	put_text(msg, RDMA_NLDEV_ATTR_FW_VERSION, "");
 	put_u64(msg, RDMA_NLDEV_ATTR_NODE_GUID, be64toh(dev->node_guid));
@@ -266,7 +266,8 @@ static int get_device(const struct nl_request *req, struct host_dev **dev)
 	return *dev ? 0 : -EINVAL;
 }
 
-static int answer_one(struct nl_answer *ans, struct host_dev *dev, fill_function fill, uint16_t flags)
+static int answer_one(struct nl_answer *ans, struct host_dev *dev, fill_function fill,
+		      uint16_t flags)
 {
 	struct nlmsghdr *msg = message_begin(ans, ans->request->nlmsg_type, flags);
 
@@ -278,7 +279,8 @@ static int answer_one(struct nl_answer *ans, struct host_dev *dev, fill_function
 }
 
 /* GET, PORT_GET and RES_GET are made alike: one device, or a dump. */
-static int do_get(struct nl_answer *ans, const struct nl_request *req, bool dump, fill_function fill, bool by_port)
+static int do_get(struct nl_answer *ans, const struct nl_request *req, bool dump,
+		  fill_function fill, bool by_port)
 {
 	struct host_dev *dev = NULL;
 	uint32_t port;
@@ -342,7 +344,8 @@ static int do_get_chardev(struct nl_answer *ans, const struct nl_request *req)
 		return -ENOBUFS;
 	put_text(msg, RDMA_NLDEV_ATTR_CHARDEV_NAME, name);
 	put_u64(msg, RDMA_NLDEV_ATTR_CHARDEV_ABI, dev ? DEVICE_DRIVER_ABI : DEVICE_CM_ABI);
-	put_u64(msg, RDMA_NLDEV_ATTR_CHARDEV, encode_dev(dev ? device_uverbs_rdev(dev) : device_cm_rdev()));
+	put_u64(msg, RDMA_NLDEV_ATTR_CHARDEV,
+		encode_dev(dev ? device_uverbs_rdev(dev) : device_cm_rdev()));
 	if (dev)
 		put_u32(msg, RDMA_NLDEV_ATTR_UVERBS_DRIVER_ID, DEVICE_DRIVER_ID);
 	message_end(ans, msg);
@@ -402,7 +405,8 @@ static void serve_all(struct nl_answer *ans, const unsigned char *buf, size_t le
 		ans->request = msg;
 		if ((msg->nlmsg_flags & NLM_F_REQUEST) && msg->nlmsg_type >= NLMSG_MIN_TYPE) {
 			ret = serve(ans);
-			if (ret || ((msg->nlmsg_flags & NLM_F_ACK) && (msg->nlmsg_flags & NLM_F_DUMP) != NLM_F_DUMP))
+			if (ret || ((msg->nlmsg_flags & NLM_F_ACK) &&
+				    (msg->nlmsg_flags & NLM_F_DUMP) != NLM_F_DUMP))
 				answer_error(ans, ret);
 		}
 		if (padded >= len)
@@ -462,14 +466,16 @@ int netlink_open(int type)
 		errno = EPROTONOSUPPORT;
 		return -1;
 	}
-	if ((type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != SOCK_RAW && (type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != SOCK_DGRAM) {
+	if ((type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != SOCK_RAW &&
+	    (type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK)) != SOCK_DGRAM) {
 		errno = ESOCKTNOSUPPORT;
 		return -1;
 	}
 	sock = calloc(1, sizeof(*sock));
 	if (!sock)
 		return -1;
-	if (REAL(socketpair)(AF_UNIX, SOCK_SEQPACKET | (type & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0, ends)) {
+	if (REAL(socketpair)(AF_UNIX, SOCK_SEQPACKET | (type & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0,
+			     ends)) {
 		free(sock);
 		return -1;
 	}
@@ -615,9 +621,11 @@ INTERPOSE ssize_t send(int fd, const void *buf, size_t len, int flags)
 	return ours(fd) ? netlink_send(fd, buf, len, flags) : REAL(send)(fd, buf, len, flags);
 }
 
-INTERPOSE ssize_t sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *addr, socklen_t alen)
+INTERPOSE ssize_t sendto(int fd, const void *buf, size_t len, int flags,
+			 const struct sockaddr *addr, socklen_t alen)
 {
-	return ours(fd) ? netlink_send(fd, buf, len, flags) : REAL(sendto)(fd, buf, len, flags, addr, alen);
+	return ours(fd) ? netlink_send(fd, buf, len, flags) :
+			  REAL(sendto)(fd, buf, len, flags, addr, alen);
 }
 
 static ssize_t send_pieces(int fd, const struct msghdr *msg, int flags)
@@ -649,8 +657,8 @@ INTERPOSE ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 	return ours(fd) ? send_pieces(fd, msg, flags) : REAL(sendmsg)(fd, msg, flags);
 }
 
-INTERPOSE ssize_t recvfrom(int fd, void *restrict buf, size_t len, int flags, struct sockaddr *restrict addr,
-			   socklen_t *restrict alen)
+INTERPOSE ssize_t recvfrom(int fd, void *restrict buf, size_t len, int flags,
+			   struct sockaddr *restrict addr, socklen_t *restrict alen)
 {
 	ssize_t n;
 
@@ -658,7 +666,7 @@ INTERPOSE ssize_t recvfrom(int fd, void *restrict buf, size_t len, int flags, st
 		return REAL(recvfrom)(fd, buf, len, flags, addr, alen);
 	n = REAL(recv)(fd, buf, len, flags);
 	if (n >= 0)
-		name_out(0, addr, alen);	/* from the kernel */
+		name_out(0, addr, alen); /* from the kernel */
 	return n;
 }
 

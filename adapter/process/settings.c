@@ -69,26 +69,33 @@ static bool set_device(struct settings *set, const char *value, char *err, size_
 	dev = &set->devices[set->ndevices];
 	memset(dev, 0, sizeof(*dev));
 	if (len >= sizeof(dev->where))
-		return complain(err, size, "device \"%.64s...\": the name of an interface or an address is expected",
-				value);
+		return complain(
+			err, size,
+			"device \"%.64s...\": the name of an interface or an address is expected",
+			value);
 	memcpy(dev->where, value, len);
 	if (strpbrk(dev->where, ";/ "))
-		return complain(err, size, "device \"%s\": the name of an interface or an address is expected",
+		return complain(err, size,
+				"device \"%s\": the name of an interface or an address is expected",
 				dev->where);
 	if (comma) {
 		const char *name = comma + 1, *c;
 
 		if (strncmp(name, "name=", 5))
-			return complain(err, size, "device \"%.64s\": \"%.32s\" is unknown; give name=NAME",
+			return complain(err, size,
+					"device \"%.64s\": \"%.32s\" is unknown; give name=NAME",
 					dev->where, name);
 		name += 5;
 		if (!*name || strlen(name) >= sizeof(dev->name))
-			return complain(err, size, "device name \"%.32s\": 1 to %zu characters are expected",
+			return complain(err, size,
+					"device name \"%.32s\": 1 to %zu characters are expected",
 					name, sizeof(dev->name) - 1);
 		for (c = name; *c; c++) {
 			if (!isalnum((unsigned char)*c) && *c != '_' && *c != '-')
-				return complain(err, size, "device name \"%s\": letters, digits, _ and - are allowed",
-						name);
+				return complain(
+					err, size,
+					"device name \"%s\": letters, digits, _ and - are allowed",
+					name);
 		}
 		strcpy(dev->name, name);
 	}
@@ -124,13 +131,17 @@ bool settings_set(struct settings *set, const char *key, const char *value, char
 
 		if (!isdigit((unsigned char)value[0]) || *end ||
 		    (number && (number < SETTINGS_MIN_MULPDU || number > SETTINGS_MAX_MULPDU)))
-			return complain(err, size, "mulpdu is \"%.32s\"; give %d to %d bytes, or 0 for the usual size",
-					value, SETTINGS_MIN_MULPDU, SETTINGS_MAX_MULPDU);
+			return complain(
+				err, size,
+				"mulpdu is \"%.32s\"; give %d to %d bytes, or 0 for the usual size",
+				value, SETTINGS_MIN_MULPDU, SETTINGS_MAX_MULPDU);
 		set->pub.mulpdu = number;
 		found = 0;
 	} else if (!strcmp(key, "drivers")) {
 		if (strlen(value) >= sizeof(set->drivers) || strpbrk(value, ";\n"))
-			return complain(err, size, "drivers is too long or holds a semicolon: \"%.64s\"", value);
+			return complain(err, size,
+					"drivers is too long or holds a semicolon: \"%.64s\"",
+					value);
 		strcpy(set->drivers, value);
 		found = 0;
 	} else if (!strcmp(key, "device")) {
@@ -173,8 +184,9 @@ bool settings_format(const struct settings *set, char *buf, size_t size)
 	size_t len;
 
 	len = snprintf(buf, size, "mode=%s;netlink=%s;crc=%s;mulpdu=%u;log=%s",
-		       mode_names[set->pub.mode], switch_names[set->pub.netlink], switch_names[set->pub.crc],
-		       set->pub.mulpdu, level_names[set->pub.log_level]);
+		       mode_names[set->pub.mode], switch_names[set->pub.netlink],
+		       switch_names[set->pub.crc], set->pub.mulpdu,
+		       level_names[set->pub.log_level]);
 	if (set->drivers[0] && len < size)
 		len += snprintf(buf + len, size - len, ";drivers=%s", set->drivers);
 	for (i = 0; i < set->ndevices && len < size; i++) {

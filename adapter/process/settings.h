@@ -23,15 +23,15 @@ enum {
 };
 
 struct settings_device {
-	char where[64];			/* interface name or address; empty: the default interface */
-	char name[16];			/* empty: erdma_<index> */
+	char where[64]; /* interface name or address; empty: the default interface */
+	char name[16];	/* empty: erdma_<index> */
 };
 
 struct settings {
 	struct host_settings pub;
-	unsigned int ndevices;		/* 0: one device with default values */
+	unsigned int ndevices; /* 0: one device with default values */
 	struct settings_device devices[SETTINGS_MAX_DEVICES];
-	char drivers[SETTINGS_MAX_PATH];	/* for RDMAV_DRIVERS; empty: leave alone */
+	char drivers[SETTINGS_MAX_PATH]; /* for RDMAV_DRIVERS; empty: leave alone */
 };
 
 /* Default values. */

@@ -31,7 +31,8 @@ static void settings_read(void)
 	if (!text || settings_parse(&settings, text, err, sizeof(err)))
 		return;
 	/* The program would run with other devices than its user asked for: do not let it start. */
-	put_line(line, snprintf(line, sizeof(line), "erdma-host: bad %s: %s", SETTINGS_ENV, err), sizeof(line));
+	put_line(line, snprintf(line, sizeof(line), "erdma-host: bad %s: %s", SETTINGS_ENV, err),
+		 sizeof(line));
 	_exit(2);
 }
 

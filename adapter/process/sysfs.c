@@ -106,18 +106,24 @@ static void guid_text(uint64_t guid, char text[24])
 {
 	const uint8_t *b = (const uint8_t *)&guid;
 
-	snprintf(text, 24, "%02x%02x:%02x%02x:%02x%02x:%02x%02x", b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]);
+	snprintf(text, 24, "%02x%02x:%02x%02x:%02x%02x:%02x%02x", b[0], b[1], b[2], b[3], b[4],
+		 b[5], b[6], b[7]);
 }
 
 static void build_pci(const struct host_dev *dev, const char *pci)
 {
 	unsigned char config[PCI_CONFIG_LEN] = {
-		DEVICE_VENDOR & 0xff, DEVICE_VENDOR >> 8, DEVICE_PART & 0xff, DEVICE_PART >> 8,
-		[4] = 0x06,			/* memory space and bus mastering are on */
+		DEVICE_VENDOR & 0xff,
+		DEVICE_VENDOR >> 8,
+		DEVICE_PART & 0xff,
+		DEVICE_PART >> 8,
+		[4] = 0x06, /* memory space and bus mastering are on */
 		[8] = DEVICE_PCI_REVISION,
 		[11] = PCI_CLASS_ETHERNET >> 16,
-		[0x2c] = DEVICE_VENDOR & 0xff, [0x2d] = DEVICE_VENDOR >> 8,
-		[0x2e] = DEVICE_PART & 0xff, [0x2f] = DEVICE_PART >> 8,
+		[0x2c] = DEVICE_VENDOR & 0xff,
+		[0x2d] = DEVICE_VENDOR >> 8,
+		[0x2e] = DEVICE_PART & 0xff,
+		[0x2f] = DEVICE_PART >> 8,
 	};
 	long i, cpus = sysconf(_SC_NPROCESSORS_CONF);
 	char real[PATH_MAX], mask[1024] = "";
@@ -146,11 +152,12 @@ static void build_pci(const struct host_dev *dev, const char *pci)
 			break;
 	}
 	vfs_add_file(at("%s/local_cpus", pci), "%s", mask);
-	vfs_add_file(at("%s/modalias", pci), "pci:v%08Xd%08Xsv%08Xsd%08Xbc02sc00i00\n", DEVICE_VENDOR, DEVICE_PART,
-		     DEVICE_VENDOR, DEVICE_PART);
-	vfs_add_file(at("%s/uevent", pci),
-		     "DRIVER=erdma\nPCI_CLASS=%X\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\nPCI_SLOT_NAME=%s\n",
-		     PCI_CLASS_ETHERNET, DEVICE_VENDOR, DEVICE_PART, DEVICE_VENDOR, DEVICE_PART, bdf);
+	vfs_add_file(at("%s/modalias", pci), "pci:v%08Xd%08Xsv%08Xsd%08Xbc02sc00i00\n",
+		     DEVICE_VENDOR, DEVICE_PART, DEVICE_VENDOR, DEVICE_PART);
+	vfs_add_file(
+		at("%s/uevent", pci),
+		"DRIVER=erdma\nPCI_CLASS=%X\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\nPCI_SLOT_NAME=%s\n",
+		PCI_CLASS_ETHERNET, DEVICE_VENDOR, DEVICE_PART, DEVICE_VENDOR, DEVICE_PART, bdf);
 	/* six BARs and a ROM, none of them in use */
 	mask[0] = 0;
 	for (i = 0; i < 7; i++)
@@ -159,16 +166,20 @@ static void build_pci(const struct host_dev *dev, const char *pci)
 	vfs_add_bytes(at("%s/config", pci), config, sizeof(config));
 	vfs_add_link(at("%s/subsystem", pci), "../../../bus/pci");
 	vfs_add_link(at("%s/driver", pci), "../../../bus/pci/drivers/erdma");
-	vfs_add_link(at("%s/net/%s", pci, dev->ifname), at("../../../../class/net/%s", dev->ifname));
+	vfs_add_link(at("%s/net/%s", pci, dev->ifname),
+		     at("../../../../class/net/%s", dev->ifname));
 	vfs_add_dir("/sys/bus/pci/devices", true);
 	vfs_add_link(at("/sys/bus/pci/devices/%s", bdf), at("../../../devices/pcied0a:00/%s", bdf));
 	vfs_add_dir("/sys/bus/pci/drivers/erdma", false);
-	vfs_add_link(at("/sys/bus/pci/drivers/erdma/%s", bdf), at("../../../../devices/pcied0a:00/%s", bdf));
+	vfs_add_link(at("/sys/bus/pci/drivers/erdma/%s", bdf),
+		     at("../../../../devices/pcied0a:00/%s", bdf));
 
 	/* the interface's own device knows its RDMA device, as with adapters that have one function for both */
-	if (REAL(realpath)(at("/sys/class/net/%s/device", dev->ifname), real) && strlen(real) < PATH_LEN / 2) {
+	if (REAL(realpath)(at("/sys/class/net/%s/device", dev->ifname), real) &&
+	    strlen(real) < PATH_LEN / 2) {
 		vfs_add_dir(at("%s/infiniband", real), false);
-		vfs_add_link(at("%s/infiniband/%s", real, dev->name), at("/sys/class/infiniband/%s", dev->name));
+		vfs_add_link(at("%s/infiniband/%s", real, dev->name),
+			     at("/sys/class/infiniband/%s", dev->name));
 	}
 }
 
@@ -230,16 +241,18 @@ static void build_device(const struct host_dev *dev)
 	vfs_add_link(at("%s/subsystem", ib), "../../../../../class/infiniband");
 	snprintf(port, sizeof(port), "%s/ports/1", ib);
 	build_port(dev, port);
-	vfs_add_link(at("/sys/class/infiniband/%s", dev->name), at("../../%s", ib + strlen("/sys/")));
+	vfs_add_link(at("/sys/class/infiniband/%s", dev->name),
+		     at("../../%s", ib + strlen("/sys/")));
 
 	vfs_add_file(at("%s/ibdev", verbs), "%s\n", dev->name);
 	vfs_add_file(at("%s/dev", verbs), "%u:%u\n", major(rdev), minor(rdev));
 	vfs_add_file(at("%s/abi_version", verbs), "%d\n", DEVICE_DRIVER_ABI);
-	vfs_add_file(at("%s/uevent", verbs), "MAJOR=%u\nMINOR=%u\nDEVNAME=infiniband/uverbs%d\n", major(rdev),
-		     minor(rdev), dev->index);
+	vfs_add_file(at("%s/uevent", verbs), "MAJOR=%u\nMINOR=%u\nDEVNAME=infiniband/uverbs%d\n",
+		     major(rdev), minor(rdev), dev->index);
 	vfs_add_link(at("%s/device", verbs), at("../../../%s", bdf));
 	vfs_add_link(at("%s/subsystem", verbs), "../../../../../class/infiniband_verbs");
-	vfs_add_link(at("/sys/class/infiniband_verbs/uverbs%d", dev->index), at("../../%s", verbs + strlen("/sys/")));
+	vfs_add_link(at("/sys/class/infiniband_verbs/uverbs%d", dev->index),
+		     at("../../%s", verbs + strlen("/sys/")));
 
 	vfs_add_chr(at("/dev/infiniband/uverbs%d", dev->index), rdev, open_uverbs, dev->index);
 }
@@ -252,7 +265,8 @@ static void build_cm(void)
 	vfs_add_dir(cm, false);
 	vfs_add_file(at("%s/abi_version", cm), "%d\n", DEVICE_CM_ABI);
 	vfs_add_file(at("%s/dev", cm), "%u:%u\n", major(rdev), minor(rdev));
-	vfs_add_file(at("%s/uevent", cm), "MAJOR=%u\nMINOR=%u\nDEVNAME=infiniband/rdma_cm\nDEVMODE=0666\n", major(rdev),
+	vfs_add_file(at("%s/uevent", cm),
+		     "MAJOR=%u\nMINOR=%u\nDEVNAME=infiniband/rdma_cm\nDEVMODE=0666\n", major(rdev),
 		     minor(rdev));
 	vfs_add_link(at("%s/subsystem", cm), "../../../../class/misc");
 	vfs_add_link("/sys/class/misc/rdma_cm", "../../devices/virtual/misc/rdma_cm");

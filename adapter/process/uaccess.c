@@ -8,12 +8,12 @@
 #include "adapter/process/uaccess.h"
 
 #ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_READ  22
 #define MADV_POPULATE_WRITE 23
 #endif
 
 enum {
-	POPULATE_ALL = 4 << 20,		/* ranges up to this size are made present as a whole */
+	POPULATE_ALL = 4 << 20, /* ranges up to this size are made present as a whole */
 	CLEAR_STEP = 256,
 };
 
@@ -81,14 +81,16 @@ int uaccess_is_zero(uint64_t src, size_t len)
 
 static bool can_populate(size_t page)
 {
-	static int known;		/* 1 yes, -1 no */
+	static int known; /* 1 yes, -1 no */
 	void *probe;
 
 	if (!known) {
-		probe = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		probe = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			     0);
 		if (probe == MAP_FAILED)
 			return false;
-		__atomic_store_n(&known, madvise(probe, page, MADV_POPULATE_WRITE) ? -1 : 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&known, madvise(probe, page, MADV_POPULATE_WRITE) ? -1 : 1,
+				 __ATOMIC_RELAXED);
 		munmap(probe, page);
 	}
 	return known > 0;

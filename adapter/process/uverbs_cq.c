@@ -8,13 +8,15 @@
 #include "adapter/process/uaccess.h"
 #include "adapter/process/uverbs_internal.h"
 
-enum { CQE_SIZE = 1 << EA_CQE_SHIFT };
+enum {
+	CQE_SIZE = 1 << EA_CQE_SHIFT
+};
 
 /* ------------------------------------------------------------------ event files */
 
 struct event_file {
 	struct host_file file;
-	struct host_ctx *ctx;		/* for comparison only: it may be gone */
+	struct host_ctx *ctx; /* for comparison only: it may be gone */
 	struct host_evq *q;
 };
 
@@ -29,7 +31,8 @@ static void event_release(struct host_file *file)
 	free(ef);
 }
 
-static const struct host_file_ops channel_ops = { .name = "completion channel", .release = event_release };
+static const struct host_file_ops channel_ops = { .name = "completion channel",
+						  .release = event_release };
 static const struct host_file_ops async_ops = { .name = "async events", .release = event_release };
 
 static int event_open(struct host_ctx *ctx, const struct host_file_ops *ops, size_t event_size)
@@ -56,7 +59,8 @@ static int event_open(struct host_ctx *ctx, const struct host_file_ops *ops, siz
 }
 
 /* The queue behind @fd, with a reference; NULL with -EBADF. */
-static struct host_evq *event_get(struct host_ctx *ctx, int fd, const struct host_file_ops *ops, int *err)
+static struct host_evq *event_get(struct host_ctx *ctx, int fd, const struct host_file_ops *ops,
+				  int *err)
 {
 	struct host_file *file = fd < 0 ? NULL : host_file_get(fd);
 	struct host_evq *q = NULL;
@@ -149,8 +153,9 @@ static void core_async_event(void *arg, enum ea_async_event event, uint32_t numb
 	case EA_ASYNC_QP_ACCESS_ERR:
 		qp = host_qp_find(dev, number);
 		if (qp)
-			host_qp_async_event(qp, event == EA_ASYNC_QP_FATAL ? IBV_EVENT_QP_FATAL :
-									     IBV_EVENT_QP_ACCESS_ERR);
+			host_qp_async_event(qp, event == EA_ASYNC_QP_FATAL ?
+							IBV_EVENT_QP_FATAL :
+							IBV_EVENT_QP_ACCESS_ERR);
 		break;
 	case EA_ASYNC_CQ_ERR:
 		cq = number < dev->max_cq ? dev->cqs[number] : NULL;
@@ -238,10 +243,15 @@ static int cq_install(struct host_ctx *ctx, struct uv_cq *cq, uint64_t ring)
 		goto err_core;
 	cq->host.handle = cq->obj.handle;
 	__atomic_store_n(&dev->cqs[cq->host.cqn], &cq->host, __ATOMIC_RELEASE);
-	engine_cq_created(&cq->host);
+	ret = engine_cq_created(&cq->host);
+	if (ret)
+		goto err_handle;
 	uv->sum.cq++;
 	return 0;
 
+err_handle:
+	__atomic_store_n(&dev->cqs[cq->host.cqn], NULL, __ATOMIC_RELEASE);
+	uv_handle_free(ctx, cq->obj.handle);
 err_core:
 	ea_cq_destroy(dev->core, cq->host.cqn);
 err_number:
@@ -249,7 +259,8 @@ err_number:
 	return ret;
 }
 
-int uv_cq_create(struct host_ctx *ctx, const struct uv_cq_req *req, struct ib_uverbs_create_cq_resp *resp)
+int uv_cq_create(struct host_ctx *ctx, const struct uv_cq_req *req,
+		 struct ib_uverbs_create_cq_resp *resp)
 {
 	struct erdma_uresp_create_cq uresp;
 	struct erdma_ureq_create_cq ureq;
@@ -349,10 +360,12 @@ int uv_cq_destroy(struct host_ctx *ctx, uint64_t handle, struct ib_uverbs_destro
 		/* what the program has not read is taken back, so that it waits for no more acknowledgements than it can give */
 		resp->comp_events_reported = cq->host.comp_events;
 		if (cq->host.channel)
-			resp->comp_events_reported -= host_evq_remove(cq->host.channel, match_comp, &cq->host);
+			resp->comp_events_reported -=
+				host_evq_remove(cq->host.channel, match_comp, &cq->host);
 		resp->async_events_reported = cq->host.async_events;
 		if (cq->host.async)
-			resp->async_events_reported -= host_evq_remove(cq->host.async, match_async, &cq->host);
+			resp->async_events_reported -=
+				host_evq_remove(cq->host.async, match_async, &cq->host);
 		uv_cq_end(ctx, cq);
 	}
 	engine_unlock();

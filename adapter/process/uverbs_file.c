@@ -12,7 +12,9 @@
 #include "adapter/process/uaccess.h"
 #include "adapter/process/uverbs_internal.h"
 
-enum { WORD_BITS = 8 * sizeof(unsigned long) };
+enum {
+	WORD_BITS = 8 * sizeof(unsigned long)
+};
 
 /* ------------------------------------------------------------------ number pools */
 
@@ -321,7 +323,8 @@ int uverbs_open(struct host_dev *dev, int flags)
 	ctx->file.rdev = device_uverbs_rdev(dev);
 	ctx->dev = dev;
 	/* the doorbell pages; mmap() of them needs no help from us */
-	fd = memfd_create("erdma doorbells", MFD_ALLOW_SEALING | (flags & O_CLOEXEC ? MFD_CLOEXEC : 0));
+	fd = memfd_create("erdma doorbells",
+			  MFD_ALLOW_SEALING | (flags & O_CLOEXEC ? MFD_CLOEXEC : 0));
 	if (fd < 0) {
 		ret = -errno;
 		goto err_free;

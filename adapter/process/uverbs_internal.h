@@ -24,13 +24,13 @@
 #include "adapter/process/host.h"
 #include "adapter/process/uverbs.h"
 
-#define uv_container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define uv_container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 /* ------------------------------------------------------------------ number pools (cyclic, as the driver's) */
 
 struct uv_pool {
 	unsigned long *bits;
-	uint32_t max, next;		/* numbers 1..max-1 */
+	uint32_t max, next; /* numbers 1..max-1 */
 };
 
 struct uverbs_dev {
@@ -44,7 +44,12 @@ void uv_pool_give(struct uv_pool *pool, uint32_t number);
 
 /* ------------------------------------------------------------------ objects */
 
-enum uv_type { UV_PD = 1, UV_MR, UV_CQ, UV_QP };
+enum uv_type {
+	UV_PD = 1,
+	UV_MR,
+	UV_CQ,
+	UV_QP
+};
 
 struct uv_obj {
 	enum uv_type type;
@@ -75,31 +80,35 @@ struct uv_qp_attr {
 	struct ib_uverbs_qp_dest dest, alt_dest;
 	uint32_t qkey, rq_psn, sq_psn, dest_qp_num;
 	uint16_t pkey_index;
-	uint8_t path_mtu, path_mig_state, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num, timeout,
-		retry_cnt, rnr_retry;
+	uint8_t path_mtu, path_mig_state, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer,
+		port_num, timeout, retry_cnt, rnr_retry;
 };
 
 struct uv_qp {
 	struct uv_obj obj;
 	struct host_qp host;
 	struct uv_pd *pd;
-	uint8_t state;			/* enum ibv_qp_state as the program set it */
+	uint8_t state; /* enum ibv_qp_state as the program set it */
 	bool sig_all;
 	uint32_t sq_blocks, rq_depth;
 	uint32_t send_sge, recv_sge;
 	struct uv_qp_attr attr;
 };
 
-enum { UV_HANDLE_CHUNK = 1024, UV_HANDLE_CHUNKS = 1024 };
+enum {
+	UV_HANDLE_CHUNK = 1024,
+	UV_HANDLE_CHUNKS = 1024
+};
 
 struct host_ctx {
 	struct host_file file;
 	struct host_dev *dev;
-	bool live;			/* GET_CONTEXT was done */
-	struct host_evq *async;		/* the first async file's */
-	struct uv_obj **handles[UV_HANDLE_CHUNKS];	/* chunks are never moved or freed before the file */
-	uint32_t handle_low;		/* no number below is free */
-	uint32_t handle_end;		/* no number from here on was ever used */
+	bool live;		/* GET_CONTEXT was done */
+	struct host_evq *async; /* the first async file's */
+	struct uv_obj *
+		*handles[UV_HANDLE_CHUNKS]; /* chunks are never moved or freed before the file */
+	uint32_t handle_low;		    /* no number below is free */
+	uint32_t handle_end;		    /* no number from here on was ever used */
 };
 
 /* Engine lock held.  uv_handle_new() takes the lowest number: 0 or -ENOMEM. */
@@ -111,7 +120,7 @@ void *uv_handle_find(struct host_ctx *ctx, uint64_t handle, enum uv_type type, i
 /* ------------------------------------------------------------------ driver data of a command */
 
 struct uv_udata {
-	uint64_t in, out;		/* the program's addresses; in may be a copy's */
+	uint64_t in, out; /* the program's addresses; in may be a copy's */
 	size_t in_len, out_len;
 };
 
@@ -134,7 +143,8 @@ struct host_evq *uv_async_get(struct host_ctx *ctx, int fd, int *err);
 void uv_query_device(struct host_dev *dev, struct ib_uverbs_query_device_resp *resp);
 void uv_query_device_ex(struct host_dev *dev, struct ib_uverbs_ex_query_device_resp *resp);
 int uv_query_port(struct host_dev *dev, uint64_t port, struct ib_uverbs_query_port_resp_ex *resp);
-int uv_query_gid(struct host_dev *dev, uint64_t port, uint64_t index, struct ib_uverbs_gid_entry *entry);
+int uv_query_gid(struct host_dev *dev, uint64_t port, uint64_t index,
+		 struct ib_uverbs_gid_entry *entry);
 
 int uv_pd_alloc(struct host_ctx *ctx, uint32_t *handle);
 int uv_pd_dealloc(struct host_ctx *ctx, uint64_t handle);
@@ -143,29 +153,32 @@ struct uv_mr_req {
 	uint64_t start, len, iova, pd;
 	uint32_t access;
 };
-int uv_mr_reg(struct host_ctx *ctx, const struct uv_mr_req *req, struct ib_uverbs_reg_mr_resp *resp);
+int uv_mr_reg(struct host_ctx *ctx, const struct uv_mr_req *req,
+	      struct ib_uverbs_reg_mr_resp *resp);
 int uv_mr_dereg(struct host_ctx *ctx, uint64_t handle);
 
 struct uv_cq_req {
 	uint64_t user_handle;
 	uint32_t cqe, comp_vector;
-	int channel_fd;			/* -1: none */
-	int async_fd;			/* -1: the context's first */
+	int channel_fd; /* -1: none */
+	int async_fd;	/* -1: the context's first */
 	struct uv_udata udata;
 };
-int uv_cq_create(struct host_ctx *ctx, const struct uv_cq_req *req, struct ib_uverbs_create_cq_resp *resp);
+int uv_cq_create(struct host_ctx *ctx, const struct uv_cq_req *req,
+		 struct ib_uverbs_create_cq_resp *resp);
 int uv_cq_destroy(struct host_ctx *ctx, uint64_t handle, struct ib_uverbs_destroy_cq_resp *resp);
 
 struct uv_qp_req {
 	uint64_t user_handle, pd, scq, rcq;
 	bool has_pd, has_scq, has_rcq, has_srq;
 	struct ib_uverbs_qp_cap cap;
-	uint32_t type;			/* enum ib_uverbs_qp_type */
+	uint32_t type; /* enum ib_uverbs_qp_type */
 	bool sig_all;
 	int async_fd;
 	struct uv_udata udata;
 };
-int uv_qp_create(struct host_ctx *ctx, const struct uv_qp_req *req, uint32_t *handle, uint32_t *qpn);
+int uv_qp_create(struct host_ctx *ctx, const struct uv_qp_req *req, uint32_t *handle,
+		 uint32_t *qpn);
 int uv_qp_destroy(struct host_ctx *ctx, uint64_t handle, uint32_t *events_reported);
 int uv_qp_modify(struct host_ctx *ctx, const struct ib_uverbs_modify_qp *req);
 int uv_qp_query(struct host_ctx *ctx, uint64_t handle, struct ib_uverbs_query_qp_resp *resp);
@@ -184,7 +197,7 @@ ssize_t uv_write(struct host_file *file, const void *buf, size_t count);
 /* A write command that came by INVOKE_WRITE. */
 struct uv_cmd {
 	struct host_ctx *ctx;
-	uint32_t command;		/* with IB_USER_VERBS_CMD_FLAG_EXTENDED */
+	uint32_t command; /* with IB_USER_VERBS_CMD_FLAG_EXTENDED */
 	uint64_t in, out;
 	size_t in_len, out_len;
 	struct uv_udata udata;

@@ -20,51 +20,81 @@
 #endif
 
 enum {
-	IOCTL_PAGE = 4096,		/* longest call, header included */
-	ATTRS_MAX = (IOCTL_PAGE - sizeof(struct ib_uverbs_ioctl_hdr)) / sizeof(struct ib_uverbs_attr),
-	INLINE_MAX = 8,			/* shorter inputs lie in the attribute itself */
+	IOCTL_PAGE = 4096, /* longest call, header included */
+	ATTRS_MAX =
+		(IOCTL_PAGE - sizeof(struct ib_uverbs_ioctl_hdr)) / sizeof(struct ib_uverbs_attr),
+	INLINE_MAX = 8, /* shorter inputs lie in the attribute itself */
 	SPECS_MAX = 16,
 	CORE_SUPPORT_OPTIONAL_MR_ACCESS = 1,
 };
 
 enum attr_type {
-	ATTR_END,			/* of a table */
-	ATTR_IN,			/* min..max bytes; more only if they are zero */
-	ATTR_OUT,			/* at least min bytes */
-	ATTR_CONST,			/* a number of 4 or 8 bytes */
-	ATTR_FLAGS,			/* as ATTR_CONST */
-	ATTR_IDR, ATTR_IDR_NEW,
-	ATTR_FD, ATTR_FD_NEW,
+	ATTR_END,   /* of a table */
+	ATTR_IN,    /* min..max bytes; more only if they are zero */
+	ATTR_OUT,   /* at least min bytes */
+	ATTR_CONST, /* a number of 4 or 8 bytes */
+	ATTR_FLAGS, /* as ATTR_CONST */
+	ATTR_IDR,
+	ATTR_IDR_NEW,
+	ATTR_FD,
+	ATTR_FD_NEW,
 };
 
 struct attr_spec {
 	uint16_t id;
-	uint8_t type;			/* enum attr_type */
+	uint8_t type; /* enum attr_type */
 	bool must;
 	uint16_t min, max;
 };
 
-#define IN(id, must, len) { id, ATTR_IN, must, len, len }
-#define IN_ANY(id, must) { id, ATTR_IN, must, 0, UINT16_MAX }
-#define OUT(id, must, len) { id, ATTR_OUT, must, len, UINT16_MAX }
-#define CONSTANT(id, must) { id, ATTR_CONST, must, 4, 8 }
-#define FLAGS(id, must) { id, ATTR_FLAGS, must, 4, 8 }
-#define OBJECT(id, must) { id, ATTR_IDR, must, 0, 0 }
-#define NEW_OBJECT(id) { id, ATTR_IDR_NEW, true, 0, 0 }
-#define FD(id, must) { id, ATTR_FD, must, 0, 0 }
-#define NEW_FD(id) { id, ATTR_FD_NEW, true, 0, 0 }
+#define IN(id, must, len)                   \
+	{                                   \
+		id, ATTR_IN, must, len, len \
+	}
+#define IN_ANY(id, must)                         \
+	{                                        \
+		id, ATTR_IN, must, 0, UINT16_MAX \
+	}
+#define OUT(id, must, len)                          \
+	{                                           \
+		id, ATTR_OUT, must, len, UINT16_MAX \
+	}
+#define CONSTANT(id, must)                 \
+	{                                  \
+		id, ATTR_CONST, must, 4, 8 \
+	}
+#define FLAGS(id, must)                    \
+	{                                  \
+		id, ATTR_FLAGS, must, 4, 8 \
+	}
+#define OBJECT(id, must)                 \
+	{                                \
+		id, ATTR_IDR, must, 0, 0 \
+	}
+#define NEW_OBJECT(id)                       \
+	{                                    \
+		id, ATTR_IDR_NEW, true, 0, 0 \
+	}
+#define FD(id, must)                    \
+	{                               \
+		id, ATTR_FD, must, 0, 0 \
+	}
+#define NEW_FD(id)                          \
+	{                                   \
+		id, ATTR_FD_NEW, true, 0, 0 \
+	}
 #define UHW IN_ANY(UVERBS_ATTR_UHW_IN, false), OUT(UVERBS_ATTR_UHW_OUT, false, 0)
 
 struct call {
 	const struct method *method;
-	uint64_t user_attrs;		/* address of the program's attributes */
-	const struct ib_uverbs_attr *attrs;	/* our copy */
-	int16_t at[SPECS_MAX];		/* index in attrs of each attribute of the table; -1: not given */
+	uint64_t user_attrs;		    /* address of the program's attributes */
+	const struct ib_uverbs_attr *attrs; /* our copy */
+	int16_t at[SPECS_MAX]; /* index in attrs of each attribute of the table; -1: not given */
 };
 
 struct method {
 	uint16_t object, method;
-	bool before_context;		/* may come before GET_CONTEXT */
+	bool before_context; /* may come before GET_CONTEXT */
 	int (*run)(struct host_ctx *ctx, const struct call *call);
 	struct attr_spec specs[SPECS_MAX];
 };
@@ -108,7 +138,8 @@ static uint64_t get_number(const struct call *call, uint16_t id)
 	uint64_t value = 0;
 
 	if (at >= 0)
-		memcpy(&value, &call->attrs[at].data, call->attrs[at].len <= INLINE_MAX ? call->attrs[at].len : INLINE_MAX);
+		memcpy(&value, &call->attrs[at].data,
+		       call->attrs[at].len <= INLINE_MAX ? call->attrs[at].len : INLINE_MAX);
 	return value;
 }
 
@@ -137,7 +168,8 @@ static int mark_output(const struct call *call, int at)
 {
 	uint16_t flags = call->attrs[at].flags | UVERBS_ATTR_F_VALID_OUTPUT;
 
-	return uaccess_write(user_attr(call, at) + offsetof(struct ib_uverbs_attr, flags), &flags, sizeof(flags));
+	return uaccess_write(user_attr(call, at) + offsetof(struct ib_uverbs_attr, flags), &flags,
+			     sizeof(flags));
 }
 
 /* Write what fits; the rest of a longer buffer is zeroed. */
@@ -157,7 +189,8 @@ static int put_new(const struct call *call, uint16_t id, uint64_t value)
 {
 	int at = place(call, id);
 
-	return uaccess_write(user_attr(call, at) + offsetof(struct ib_uverbs_attr, data), &value, sizeof(value));
+	return uaccess_write(user_attr(call, at) + offsetof(struct ib_uverbs_attr, data), &value,
+			     sizeof(value));
 }
 
 static struct uv_udata get_udata(const struct call *call)
@@ -209,9 +242,11 @@ static int get_context(struct host_ctx *ctx, const struct call *call)
 	int ret = uv_get_context(ctx, &udata);
 
 	if (!ret)
-		ret = put_bytes(call, UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, &vectors, sizeof(vectors));
+		ret = put_bytes(call, UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, &vectors,
+				sizeof(vectors));
 	if (!ret)
-		ret = put_bytes(call, UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, &support, sizeof(support));
+		ret = put_bytes(call, UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, &support,
+				sizeof(support));
 	return ret;
 }
 
@@ -225,8 +260,10 @@ static int query_port(struct host_ctx *ctx, const struct call *call)
 
 static int query_gid_table(struct host_ctx *ctx, const struct call *call)
 {
-	uint64_t entry_size = get_number(call, UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE), found = 0, room;
-	const struct ib_uverbs_attr *list = &call->attrs[place(call, UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES)];
+	uint64_t entry_size = get_number(call, UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE), found = 0,
+		 room;
+	const struct ib_uverbs_attr *list =
+		&call->attrs[place(call, UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES)];
 	struct ib_uverbs_gid_entry entry;
 	unsigned int index;
 	int ret;
@@ -243,14 +280,17 @@ static int query_gid_table(struct host_ctx *ctx, const struct call *call)
 			continue;
 		if (found == room)
 			return -EINVAL;
-		buffer = (struct uv_udata){ .out = list->data + found * entry_size, .out_len = entry_size };
+		buffer = (struct uv_udata){ .out = list->data + found * entry_size,
+					    .out_len = entry_size };
 		ret = uv_udata_out(&buffer, &entry, sizeof(entry));
 		if (ret)
 			return ret;
 		found++;
 	}
 	ret = mark_output(call, place(call, UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES));
-	return ret ? ret : put_bytes(call, UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &found, sizeof(found));
+	return ret ? ret :
+		     put_bytes(call, UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &found,
+			       sizeof(found));
 }
 
 static int query_gid_entry(struct host_ctx *ctx, const struct call *call)
@@ -262,7 +302,8 @@ static int query_gid_entry(struct host_ctx *ctx, const struct call *call)
 		return -EINVAL;
 	ret = uv_query_gid(ctx->dev, get_number(call, UVERBS_ATTR_QUERY_GID_ENTRY_PORT),
 			   get_number(call, UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX), &entry);
-	return ret ? ret : put_bytes(call, UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, &entry, sizeof(entry));
+	return ret ? ret :
+		     put_bytes(call, UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, &entry, sizeof(entry));
 }
 
 static int pd_destroy(struct host_ctx *ctx, const struct call *call)
@@ -292,7 +333,8 @@ static int cq_create(struct host_ctx *ctx, const struct call *call)
 		.udata = get_udata(call),
 	};
 	/* accepted by the core and without effect in the driver */
-	uint64_t known = IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION | IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
+	uint64_t known = IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION |
+			 IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN;
 	struct ib_uverbs_destroy_cq_resp gone;
 	struct ib_uverbs_create_cq_resp resp;
 	int ret;
@@ -326,8 +368,8 @@ static int qp_create(struct host_ctx *ctx, const struct call *call)
 		.has_scq = given(call, UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE),
 		.has_rcq = given(call, UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE),
 		.has_srq = given(call, UVERBS_ATTR_CREATE_QP_SRQ_HANDLE) ||
-			given(call, UVERBS_ATTR_CREATE_QP_XRCD_HANDLE) ||
-			given(call, UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE),
+			   given(call, UVERBS_ATTR_CREATE_QP_XRCD_HANDLE) ||
+			   given(call, UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE),
 		.type = get_number(call, UVERBS_ATTR_CREATE_QP_TYPE),
 		.async_fd = get_fd(call, UVERBS_ATTR_CREATE_QP_EVENT_FD),
 		.udata = get_udata(call),
@@ -368,7 +410,8 @@ static int qp_create(struct host_ctx *ctx, const struct call *call)
 static int qp_destroy(struct host_ctx *ctx, const struct call *call)
 {
 	struct ib_uverbs_destroy_qp_resp resp;
-	int ret = uv_qp_destroy(ctx, get_handle(call, UVERBS_ATTR_DESTROY_QP_HANDLE), &resp.events_reported);
+	int ret = uv_qp_destroy(ctx, get_handle(call, UVERBS_ATTR_DESTROY_QP_HANDLE),
+				&resp.events_reported);
 
 	return ret ? ret : put_bytes(call, UVERBS_ATTR_DESTROY_QP_RESP, &resp, sizeof(resp));
 }
@@ -386,89 +429,142 @@ static int async_alloc(struct host_ctx *ctx, const struct call *call)
 }
 
 static const struct method methods[] = {
-	{ UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, true, invoke_write, {
-		IN_ANY(UVERBS_ATTR_CORE_IN, false),
-		OUT(UVERBS_ATTR_CORE_OUT, false, 0),
-		CONSTANT(UVERBS_ATTR_WRITE_CMD, true),
-		UHW,
-	} },
-	{ UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT, true, get_context, {
-		OUT(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, false, 4),
-		OUT(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, false, 8),
-		UHW,
-	} },
-	{ UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_PORT, false, query_port, {
-		CONSTANT(UVERBS_ATTR_QUERY_PORT_PORT_NUM, true),
-		OUT(UVERBS_ATTR_QUERY_PORT_RESP, true, sizeof(struct ib_uverbs_query_port_resp)),
-	} },
-	{ UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_TABLE, false, query_gid_table, {
-		CONSTANT(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, true),
-		FLAGS(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS, false),
-		OUT(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, true, 0),
-		OUT(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, true, 8),
-	} },
-	{ UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY, false, query_gid_entry, {
-		CONSTANT(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, true),
-		CONSTANT(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, true),
-		FLAGS(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, true),
-		OUT(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, true, sizeof(struct ib_uverbs_gid_entry)),
-	} },
-	{ UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY, false, pd_destroy, {
-		OBJECT(UVERBS_ATTR_DESTROY_PD_HANDLE, true),
-	} },
-	{ UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY, false, mr_destroy, {
-		OBJECT(UVERBS_ATTR_DESTROY_MR_HANDLE, true),
-	} },
-	{ UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR, false, not_supported, {
-		NEW_OBJECT(UVERBS_ATTR_REG_DMABUF_MR_HANDLE),
-		OBJECT(UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, true),
-		IN(UVERBS_ATTR_REG_DMABUF_MR_OFFSET, true, 8),
-		IN(UVERBS_ATTR_REG_DMABUF_MR_LENGTH, true, 8),
-		IN(UVERBS_ATTR_REG_DMABUF_MR_IOVA, true, 8),
-		IN(UVERBS_ATTR_REG_DMABUF_MR_FD, true, 4),
-		FLAGS(UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, true),
-		OUT(UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, true, 4),
-		OUT(UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, true, 4),
-	} },
-	{ UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE, false, cq_create, {
-		NEW_OBJECT(UVERBS_ATTR_CREATE_CQ_HANDLE),
-		IN(UVERBS_ATTR_CREATE_CQ_CQE, true, 4),
-		IN(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, true, 8),
-		FD(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, false),
-		IN(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, true, 4),
-		FLAGS(UVERBS_ATTR_CREATE_CQ_FLAGS, false),
-		OUT(UVERBS_ATTR_CREATE_CQ_RESP_CQE, true, 4),
-		FD(UVERBS_ATTR_CREATE_CQ_EVENT_FD, false),
-		UHW,
-	} },
-	{ UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_DESTROY, false, cq_destroy, {
-		OBJECT(UVERBS_ATTR_DESTROY_CQ_HANDLE, true),
-		OUT(UVERBS_ATTR_DESTROY_CQ_RESP, true, sizeof(struct ib_uverbs_destroy_cq_resp)),
-	} },
-	{ UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE, false, qp_create, {
-		NEW_OBJECT(UVERBS_ATTR_CREATE_QP_HANDLE),
-		OBJECT(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, false),
-		OBJECT(UVERBS_ATTR_CREATE_QP_PD_HANDLE, false),
-		OBJECT(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, false),
-		OBJECT(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, false),
-		OBJECT(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, false),
-		OBJECT(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, false),
-		IN(UVERBS_ATTR_CREATE_QP_USER_HANDLE, true, 8),
-		IN(UVERBS_ATTR_CREATE_QP_CAP, true, sizeof(struct ib_uverbs_qp_cap)),
-		CONSTANT(UVERBS_ATTR_CREATE_QP_TYPE, true),
-		FLAGS(UVERBS_ATTR_CREATE_QP_FLAGS, false),
-		FD(UVERBS_ATTR_CREATE_QP_EVENT_FD, false),
-		OUT(UVERBS_ATTR_CREATE_QP_RESP_CAP, true, sizeof(struct ib_uverbs_qp_cap)),
-		OUT(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, true, 4),
-		UHW,
-	} },
-	{ UVERBS_OBJECT_QP, UVERBS_METHOD_QP_DESTROY, false, qp_destroy, {
-		OBJECT(UVERBS_ATTR_DESTROY_QP_HANDLE, true),
-		OUT(UVERBS_ATTR_DESTROY_QP_RESP, true, sizeof(struct ib_uverbs_destroy_qp_resp)),
-	} },
-	{ UVERBS_OBJECT_ASYNC_EVENT, UVERBS_METHOD_ASYNC_EVENT_ALLOC, false, async_alloc, {
-		NEW_FD(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE),
-	} },
+	{ UVERBS_OBJECT_DEVICE,
+	  UVERBS_METHOD_INVOKE_WRITE,
+	  true,
+	  invoke_write,
+	  {
+		  IN_ANY(UVERBS_ATTR_CORE_IN, false),
+		  OUT(UVERBS_ATTR_CORE_OUT, false, 0),
+		  CONSTANT(UVERBS_ATTR_WRITE_CMD, true),
+		  UHW,
+	  } },
+	{ UVERBS_OBJECT_DEVICE,
+	  UVERBS_METHOD_GET_CONTEXT,
+	  true,
+	  get_context,
+	  {
+		  OUT(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, false, 4),
+		  OUT(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, false, 8),
+		  UHW,
+	  } },
+	{ UVERBS_OBJECT_DEVICE,
+	  UVERBS_METHOD_QUERY_PORT,
+	  false,
+	  query_port,
+	  {
+		  CONSTANT(UVERBS_ATTR_QUERY_PORT_PORT_NUM, true),
+		  OUT(UVERBS_ATTR_QUERY_PORT_RESP, true, sizeof(struct ib_uverbs_query_port_resp)),
+	  } },
+	{ UVERBS_OBJECT_DEVICE,
+	  UVERBS_METHOD_QUERY_GID_TABLE,
+	  false,
+	  query_gid_table,
+	  {
+		  CONSTANT(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, true),
+		  FLAGS(UVERBS_ATTR_QUERY_GID_TABLE_FLAGS, false),
+		  OUT(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, true, 0),
+		  OUT(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, true, 8),
+	  } },
+	{ UVERBS_OBJECT_DEVICE,
+	  UVERBS_METHOD_QUERY_GID_ENTRY,
+	  false,
+	  query_gid_entry,
+	  {
+		  CONSTANT(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, true),
+		  CONSTANT(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, true),
+		  FLAGS(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, true),
+		  OUT(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, true,
+		      sizeof(struct ib_uverbs_gid_entry)),
+	  } },
+	{ UVERBS_OBJECT_PD,
+	  UVERBS_METHOD_PD_DESTROY,
+	  false,
+	  pd_destroy,
+	  {
+		  OBJECT(UVERBS_ATTR_DESTROY_PD_HANDLE, true),
+	  } },
+	{ UVERBS_OBJECT_MR,
+	  UVERBS_METHOD_MR_DESTROY,
+	  false,
+	  mr_destroy,
+	  {
+		  OBJECT(UVERBS_ATTR_DESTROY_MR_HANDLE, true),
+	  } },
+	{ UVERBS_OBJECT_MR,
+	  UVERBS_METHOD_REG_DMABUF_MR,
+	  false,
+	  not_supported,
+	  {
+		  NEW_OBJECT(UVERBS_ATTR_REG_DMABUF_MR_HANDLE),
+		  OBJECT(UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, true),
+		  IN(UVERBS_ATTR_REG_DMABUF_MR_OFFSET, true, 8),
+		  IN(UVERBS_ATTR_REG_DMABUF_MR_LENGTH, true, 8),
+		  IN(UVERBS_ATTR_REG_DMABUF_MR_IOVA, true, 8),
+		  IN(UVERBS_ATTR_REG_DMABUF_MR_FD, true, 4),
+		  FLAGS(UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, true),
+		  OUT(UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, true, 4),
+		  OUT(UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, true, 4),
+	  } },
+	{ UVERBS_OBJECT_CQ,
+	  UVERBS_METHOD_CQ_CREATE,
+	  false,
+	  cq_create,
+	  {
+		  NEW_OBJECT(UVERBS_ATTR_CREATE_CQ_HANDLE),
+		  IN(UVERBS_ATTR_CREATE_CQ_CQE, true, 4),
+		  IN(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, true, 8),
+		  FD(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, false),
+		  IN(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, true, 4),
+		  FLAGS(UVERBS_ATTR_CREATE_CQ_FLAGS, false),
+		  OUT(UVERBS_ATTR_CREATE_CQ_RESP_CQE, true, 4),
+		  FD(UVERBS_ATTR_CREATE_CQ_EVENT_FD, false),
+		  UHW,
+	  } },
+	{ UVERBS_OBJECT_CQ,
+	  UVERBS_METHOD_CQ_DESTROY,
+	  false,
+	  cq_destroy,
+	  {
+		  OBJECT(UVERBS_ATTR_DESTROY_CQ_HANDLE, true),
+		  OUT(UVERBS_ATTR_DESTROY_CQ_RESP, true, sizeof(struct ib_uverbs_destroy_cq_resp)),
+	  } },
+	{ UVERBS_OBJECT_QP,
+	  UVERBS_METHOD_QP_CREATE,
+	  false,
+	  qp_create,
+	  {
+		  NEW_OBJECT(UVERBS_ATTR_CREATE_QP_HANDLE),
+		  OBJECT(UVERBS_ATTR_CREATE_QP_XRCD_HANDLE, false),
+		  OBJECT(UVERBS_ATTR_CREATE_QP_PD_HANDLE, false),
+		  OBJECT(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE, false),
+		  OBJECT(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE, false),
+		  OBJECT(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE, false),
+		  OBJECT(UVERBS_ATTR_CREATE_QP_IND_TABLE_HANDLE, false),
+		  IN(UVERBS_ATTR_CREATE_QP_USER_HANDLE, true, 8),
+		  IN(UVERBS_ATTR_CREATE_QP_CAP, true, sizeof(struct ib_uverbs_qp_cap)),
+		  CONSTANT(UVERBS_ATTR_CREATE_QP_TYPE, true),
+		  FLAGS(UVERBS_ATTR_CREATE_QP_FLAGS, false),
+		  FD(UVERBS_ATTR_CREATE_QP_EVENT_FD, false),
+		  OUT(UVERBS_ATTR_CREATE_QP_RESP_CAP, true, sizeof(struct ib_uverbs_qp_cap)),
+		  OUT(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, true, 4),
+		  UHW,
+	  } },
+	{ UVERBS_OBJECT_QP,
+	  UVERBS_METHOD_QP_DESTROY,
+	  false,
+	  qp_destroy,
+	  {
+		  OBJECT(UVERBS_ATTR_DESTROY_QP_HANDLE, true),
+		  OUT(UVERBS_ATTR_DESTROY_QP_RESP, true, sizeof(struct ib_uverbs_destroy_qp_resp)),
+	  } },
+	{ UVERBS_OBJECT_ASYNC_EVENT,
+	  UVERBS_METHOD_ASYNC_EVENT_ALLOC,
+	  false,
+	  async_alloc,
+	  {
+		  NEW_FD(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE),
+	  } },
 };
 
 /* ------------------------------------------------------------------ decoding */
@@ -573,10 +669,12 @@ static int verbs_ioctl(struct host_ctx *ctx, uint64_t arg)
 		return ret;
 	if (!ctx->live && !call.method->before_context)
 		return -EINVAL;
+	engine_ctx_command(ctx);
 	ret = call.method->run(ctx, &call);
-	if (ret)
-		host_log(HOST_LOG_INFO, "uverbs method %u of object %u failed: %s", hdr.method_id, hdr.object_id,
-			 strerror(-ret));
+	/* what comes before there is a context is libibverbs finding out what there is */
+	if (ret && ctx->live && call.method->run != invoke_write)
+		host_log(HOST_LOG_INFO, "uverbs method %u of object %u failed: %s", hdr.method_id,
+			 hdr.object_id, strerror(-ret));
 	udata = place(&call, UVERBS_ATTR_UHW_OUT);
 	if (!ret && udata >= 0)
 		ret = mark_output(&call, udata);

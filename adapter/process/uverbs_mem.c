@@ -6,13 +6,14 @@
 #include "adapter/process/uaccess.h"
 #include "adapter/process/uverbs_internal.h"
 
-#define MR_ACCESS_OPTIONAL 0x3ff00000u	/* bits 20..29: may be ignored */
+#define MR_ACCESS_OPTIONAL 0x3ff00000u /* bits 20..29: may be ignored */
 
 enum {
-	MR_PAGE = 4096,			/* start and iova must agree below this */
+	MR_PAGE = 4096, /* start and iova must agree below this */
 	MR_ACCESS_KNOWN = IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE |
-		IB_UVERBS_ACCESS_REMOTE_READ | IB_UVERBS_ACCESS_REMOTE_ATOMIC | IB_UVERBS_ACCESS_MW_BIND |
-		IB_UVERBS_ACCESS_ZERO_BASED | IB_UVERBS_ACCESS_HUGETLB,
+			  IB_UVERBS_ACCESS_REMOTE_READ | IB_UVERBS_ACCESS_REMOTE_ATOMIC |
+			  IB_UVERBS_ACCESS_MW_BIND | IB_UVERBS_ACCESS_ZERO_BASED |
+			  IB_UVERBS_ACCESS_HUGETLB,
 	MR_ACCESS_FLUSH = 1 << 8 | 1 << 9,
 };
 
@@ -107,12 +108,14 @@ int uv_mr_reg(struct host_ctx *ctx, const struct uv_mr_req *req, struct ib_uverb
 	struct uv_pd *pd;
 	int ret;
 
-	if (!req->len || req->len > MR_MAX_SIZE || (req->start & (MR_PAGE - 1)) != (req->iova & (MR_PAGE - 1)) ||
+	if (!req->len || req->len > MR_MAX_SIZE ||
+	    (req->start & (MR_PAGE - 1)) != (req->iova & (MR_PAGE - 1)) ||
 	    req->iova + req->len < req->iova)
 		return -EINVAL;
 	ret = check_access(req->access);
 	if (!ret)
-		ret = uaccess_check_range(req->start, req->len, req->access & IB_UVERBS_ACCESS_LOCAL_WRITE);
+		ret = uaccess_check_range(req->start, req->len,
+					  req->access & IB_UVERBS_ACCESS_LOCAL_WRITE);
 	if (ret)
 		return ret;
 	mr = calloc(1, sizeof(*mr));

@@ -13,7 +13,7 @@ enum {
 	RQE_SIZE = 1 << EA_RQE_SHIFT,
 	BLOCKS_PER_WR = 4,
 	RQ_ALIGN = 4096,
-	QP_MASK_KNOWN = (1 << 21) - 1,	/* up to IBV_QP_DEST_QPN */
+	QP_MASK_KNOWN = (1 << 21) - 1, /* up to IBV_QP_DEST_QPN */
 };
 
 struct host_qp *host_qp_find(struct host_dev *dev, uint32_t qpn)
@@ -34,10 +34,9 @@ static uint32_t round_up_pow2(uint32_t value)
 
 static int check_caps(const struct ib_uverbs_qp_cap *cap)
 {
-	if (!cap->max_send_wr || cap->max_send_wr > EA_MAX_SEND_WR ||
-	    !cap->max_recv_wr || cap->max_recv_wr > EA_MAX_SEND_WR ||
-	    cap->max_send_sge > EA_MAX_SEND_SGE || cap->max_recv_sge > EA_MAX_RECV_SGE ||
-	    cap->max_inline_data > EA_MAX_INLINE)
+	if (!cap->max_send_wr || cap->max_send_wr > EA_MAX_SEND_WR || !cap->max_recv_wr ||
+	    cap->max_recv_wr > EA_MAX_SEND_WR || cap->max_send_sge > EA_MAX_SEND_SGE ||
+	    cap->max_recv_sge > EA_MAX_RECV_SGE || cap->max_inline_data > EA_MAX_INLINE)
 		return -EINVAL;
 	return 0;
 }
@@ -70,15 +69,35 @@ static void chain_cut(struct host_qp *qp, struct host_cq *cq)
 	cq->qp_count--;
 }
 
+static void chain_drop(struct host_qp *qp)
+{
+	chain_cut(qp, qp->scq);
+	if (qp->rcq != qp->scq)
+		chain_cut(qp, qp->rcq);
+}
+
+/* Where programs exchange the numbers, a number must lead to this process. */
+static uint32_t qpn_take(struct host_dev *dev)
+{
+	return dev->mode == HOST_ROCE ? cm_oob_qpn_take(dev) : uv_pool_take(&dev->uverbs->qpn);
+}
+
+static void qpn_give(struct host_dev *dev, uint32_t qpn)
+{
+	if (dev->mode == HOST_ROCE)
+		cm_oob_qpn_give(dev, qpn);
+	else
+		uv_pool_give(&dev->uverbs->qpn, qpn);
+}
+
 /* Engine lock held. */
 static int qp_install(struct host_ctx *ctx, struct uv_qp *qp, uint64_t buf, uint32_t rq_offset)
 {
 	struct host_dev *dev = ctx->dev;
-	struct uverbs_dev *uv = dev->uverbs;
 	struct ea_qp_attr attr;
 	int ret;
 
-	qp->host.qpn = uv_pool_take(&uv->qpn);
+	qp->host.qpn = qpn_take(dev);
 	if (!qp->host.qpn)
 		return -ENOMEM;
 	attr = (struct ea_qp_attr){
@@ -112,14 +131,21 @@ static int qp_install(struct host_ctx *ctx, struct uv_qp *qp, uint64_t buf, uint
 	qp->pd->users++;
 	chain_add(&qp->host);
 	__atomic_store_n(&dev->qps[qp->host.qpn], &qp->host, __ATOMIC_RELEASE);
-	engine_qp_created(&qp->host);
-	uv->sum.qp++;
+	ret = engine_qp_created(&qp->host);
+	if (ret)
+		goto err_chain;
+	dev->uverbs->sum.qp++;
 	return 0;
 
+err_chain:
+	__atomic_store_n(&dev->qps[qp->host.qpn], NULL, __ATOMIC_RELEASE);
+	chain_drop(&qp->host);
+	qp->pd->users--;
+	uv_handle_free(ctx, qp->obj.handle);
 err_core:
 	ea_qp_destroy(dev->core, qp->host.qpn);
 err_number:
-	uv_pool_give(&uv->qpn, qp->host.qpn);
+	qpn_give(dev, qp->host.qpn);
 	return ret;
 }
 
@@ -150,7 +176,8 @@ int uv_qp_create(struct host_ctx *ctx, const struct uv_qp_req *req, uint32_t *ha
 	uint32_t rq_offset;
 	int ret;
 
-	if (req->type != IB_UVERBS_QPT_RC || req->has_srq || !req->has_scq || !req->has_rcq || !req->has_pd)
+	if (req->type != IB_UVERBS_QPT_RC || req->has_srq || !req->has_scq || !req->has_rcq ||
+	    !req->has_pd)
 		return -EOPNOTSUPP;
 	ret = check_caps(&req->cap);
 	if (!ret)
@@ -241,16 +268,14 @@ void uv_qp_end(struct host_ctx *ctx, struct uv_qp *qp)
 	engine_qp_destroyed(&qp->host);
 	__atomic_store_n(&dev->qps[qp->host.qpn], NULL, __ATOMIC_RELEASE);
 	ea_qp_destroy(dev->core, qp->host.qpn);
-	chain_cut(&qp->host, qp->host.scq);
-	if (qp->host.rcq != qp->host.scq)
-		chain_cut(&qp->host, qp->host.rcq);
+	chain_drop(&qp->host);
 	if (qp->host.async) {
 		host_evq_remove(qp->host.async, match_async, &qp->host);
 		host_evq_put(qp->host.async);
 	}
 	qp->pd->users--;
 	uv_handle_free(ctx, qp->obj.handle);
-	uv_pool_give(&dev->uverbs->qpn, qp->host.qpn);
+	qpn_give(dev, qp->host.qpn);
 	dev->uverbs->sum.qp--;
 	free(qp);
 }
@@ -287,12 +312,9 @@ static int leave(struct uv_qp *qp, enum ea_qp_state to)
 static int modify_iwarp(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req)
 {
 	static const enum ea_qp_state target[] = {
-		[IBV_QPS_RESET] = EA_QP_IDLE,
-		[IBV_QPS_INIT] = EA_QP_IDLE,
-		[IBV_QPS_RTR] = EA_QP_RTR,
-		[IBV_QPS_RTS] = EA_QP_RTS,
-		[IBV_QPS_SQD] = EA_QP_CLOSING,
-		[IBV_QPS_SQE] = EA_QP_TERMINATE,
+		[IBV_QPS_RESET] = EA_QP_IDLE,  [IBV_QPS_INIT] = EA_QP_IDLE,
+		[IBV_QPS_RTR] = EA_QP_RTR,     [IBV_QPS_RTS] = EA_QP_RTS,
+		[IBV_QPS_SQD] = EA_QP_CLOSING, [IBV_QPS_SQE] = EA_QP_TERMINATE,
 		[IBV_QPS_ERR] = EA_QP_ERROR,
 	};
 	enum ea_qp_state to;
@@ -339,14 +361,17 @@ static const struct {
 	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
 	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
 	{ IBV_QPS_INIT, IBV_QPS_RTR,
-	  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-		  IBV_QP_MIN_RNR_TIMER,
+	  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
 	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
 	{ IBV_QPS_RTR, IBV_QPS_RTS,
-	  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
-	  IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE },
+	  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+		  IBV_QP_MAX_QP_RD_ATOMIC,
+	  IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
+		  IBV_QP_PATH_MIG_STATE },
 	{ IBV_QPS_RTS, IBV_QPS_RTS, 0,
-	  IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_MIN_RNR_TIMER },
+	  IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE |
+		  IBV_QP_MIN_RNR_TIMER },
 };
 
 static int check_transition(uint8_t from, uint8_t to, uint32_t mask)
@@ -381,7 +406,8 @@ static int to_rtr(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req)
 	/* Ethernet has no LIDs: the peer is named by its GID */
 	if (!req->dest.is_global)
 		return -EINVAL;
-	if (req->path_mtu < IBV_MTU_256 || req->path_mtu > IBV_MTU_4096 || req->max_dest_rd_atomic > EA_MAX_IRD)
+	if (req->path_mtu < IBV_MTU_256 || req->path_mtu > IBV_MTU_4096 ||
+	    req->max_dest_rd_atomic > EA_MAX_IRD)
 		return -EINVAL;
 	if (host_dev_gid(qp->host.dev, req->dest.sgid_index, addr.sgid))
 		return -EINVAL;
@@ -465,7 +491,8 @@ static int modify_roce(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req)
 	else if (to == IBV_QPS_RTR)
 		ret = to_rtr(qp, req);
 	else if (to == IBV_QPS_RTS && from == IBV_QPS_RTR)
-		ret = req->max_rd_atomic > EA_MAX_ORD ? -EINVAL : cm_oob_rts(&qp->host, req->max_rd_atomic);
+		ret = req->max_rd_atomic > EA_MAX_ORD ? -EINVAL :
+							cm_oob_rts(&qp->host, req->max_rd_atomic);
 	else if (to == IBV_QPS_ERR && !core_has_left(qp))
 		ret = leave(qp, EA_QP_ERROR);
 	if (ret)
@@ -493,7 +520,8 @@ int uv_qp_modify(struct host_ctx *ctx, const struct ib_uverbs_modify_qp *req)
 	    ((req->attr_mask & IBV_QP_CUR_STATE) && req->cur_qp_state > IBV_QPS_ERR) ||
 	    ((req->attr_mask & IBV_QP_PORT) && req->port_num != 1) ||
 	    ((req->attr_mask & IBV_QP_AV) && req->dest.port_num != 1) ||
-	    ((req->attr_mask & IBV_QP_ALT_PATH) && (req->alt_dest.port_num != 1 || req->alt_port_num != 1)))
+	    ((req->attr_mask & IBV_QP_ALT_PATH) &&
+	     (req->alt_dest.port_num != 1 || req->alt_port_num != 1)))
 		goto out;
 	ret = ctx->dev->mode == HOST_IWARP ? modify_iwarp(qp, req) : modify_roce(qp, req);
 out:
@@ -537,7 +565,8 @@ int uv_qp_query(struct host_ctx *ctx, uint64_t handle, struct ib_uverbs_query_qp
 	resp->max_send_sge = qp->send_sge;
 	resp->max_recv_sge = qp->recv_sge;
 	resp->max_inline_data = EA_MAX_INLINE;
-	resp->qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	resp->qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				IBV_ACCESS_REMOTE_READ;
 	resp->qp_state = resp->cur_qp_state = query_state(qp);
 	resp->path_mtu = link.ib_mtu;
 	resp->sq_sig_all = qp->sig_all;

@@ -16,14 +16,15 @@ enum {
 	PHYS_LINK_UP = 5,
 	PHYS_DISABLED = 3,
 	MAX_AH = 8192,
-	SPEED_EX_AT = 2,		/* of query_port's reserved bytes: u32 active_speed_ex of newer kernels */
+	SPEED_EX_AT = 2, /* of query_port's reserved bytes: u32 active_speed_ex of newer kernels */
 };
 
 #define MAX_MR_SIZE (1ull << 46)
 
 uint32_t uverbs_port_caps(const struct host_dev *dev)
 {
-	return PORT_CAP_CM | PORT_CAP_DEVICE_MGMT | (dev->mode == HOST_ROCE ? PORT_CAP_IP_BASED_GIDS : 0);
+	return PORT_CAP_CM | PORT_CAP_DEVICE_MGMT |
+	       (dev->mode == HOST_ROCE ? PORT_CAP_IP_BASED_GIDS : 0);
 }
 
 void uv_query_device(struct host_dev *dev, struct ib_uverbs_query_device_resp *resp)
@@ -42,7 +43,7 @@ void uv_query_device(struct host_dev *dev, struct ib_uverbs_query_device_resp *r
 		.max_qp = dev->max_qp - 1,
 		.max_qp_wr = EA_MAX_SEND_WR,
 		.device_cap_flags = CAP_MEM_MGT_EXTENSIONS,
-		.max_sge = EA_MAX_RECV_SGE,	/* the smaller of both queues' */
+		.max_sge = EA_MAX_RECV_SGE, /* the smaller of both queues' */
 		.max_sge_rd = 1,
 		.max_cq = dev->max_cq - 1,
 		.max_cqe = 1u << DEVICE_MAX_CQE_SHIFT,
@@ -95,7 +96,8 @@ int uv_query_port(struct host_dev *dev, uint64_t port, struct ib_uverbs_query_po
 	return 0;
 }
 
-int uv_query_gid(struct host_dev *dev, uint64_t port, uint64_t index, struct ib_uverbs_gid_entry *entry)
+int uv_query_gid(struct host_dev *dev, uint64_t port, uint64_t index,
+		 struct ib_uverbs_gid_entry *entry)
 {
 	int ret;
 
@@ -107,7 +109,8 @@ int uv_query_gid(struct host_dev *dev, uint64_t port, uint64_t index, struct ib_
 		return ret;
 	entry->gid_index = index;
 	entry->port_num = port;
-	entry->gid_type = dev->mode == HOST_ROCE ? IB_UVERBS_GID_TYPE_ROCE_V2 : IB_UVERBS_GID_TYPE_IB;
+	entry->gid_type = dev->mode == HOST_ROCE ? IB_UVERBS_GID_TYPE_ROCE_V2 :
+						   IB_UVERBS_GID_TYPE_IB;
 	entry->netdev_ifindex = device_gid_ifindex(dev, index);
 	return 0;
 }

@@ -9,8 +9,8 @@
 #include "adapter/process/uverbs_internal.h"
 
 enum {
-	CMD_IN_MAX = 256,		/* longest request we read */
-	WORD = 4,			/* bytes that lengths of plain commands count in */
+	CMD_IN_MAX = 256, /* longest request we read */
+	WORD = 4,	  /* bytes that lengths of plain commands count in */
 	EX_WORD = 8,
 };
 
@@ -249,7 +249,8 @@ static int cmd_destroy_qp(const struct uv_cmd *cmd, const union request *req)
 
 static const struct command {
 	uint32_t number;
-	uint16_t in, out;		/* shortest request and answer; more of the latter only for extended ones */
+	uint16_t in,
+		out; /* shortest request and answer; more of the latter only for extended ones */
 	int (*run)(const struct uv_cmd *cmd, const union request *req);
 } commands[] = {
 	{ IB_USER_VERBS_CMD_GET_CONTEXT, 8, 8, cmd_get_context },
@@ -296,12 +297,17 @@ int uv_command(const struct uv_cmd *cmd)
 	ret = uaccess_read(&req, cmd->in, cmd->in_len < sizeof(req) ? cmd->in_len : sizeof(req));
 	if (ret)
 		return ret;
-	return command->run(cmd, &req);
+	ret = command->run(cmd, &req);
+	if (ret)
+		host_log(HOST_LOG_INFO, "uverbs command %u failed: %s",
+			 cmd->command & IB_USER_VERBS_CMD_COMMAND_MASK, strerror(-ret));
+	return ret;
 }
 
 /* ------------------------------------------------------------------ write() */
 
-static int plain_command(struct uv_cmd *cmd, const struct ib_uverbs_cmd_hdr *hdr, uint64_t buf, size_t count)
+static int plain_command(struct uv_cmd *cmd, const struct ib_uverbs_cmd_hdr *hdr, uint64_t buf,
+			 size_t count)
 {
 	const struct command *command = find_command(cmd->command);
 	int ret;
@@ -328,7 +334,8 @@ static int plain_command(struct uv_cmd *cmd, const struct ib_uverbs_cmd_hdr *hdr
 	return uv_command(cmd);
 }
 
-static int extended_command(struct uv_cmd *cmd, const struct ib_uverbs_cmd_hdr *hdr, uint64_t buf, size_t count)
+static int extended_command(struct uv_cmd *cmd, const struct ib_uverbs_cmd_hdr *hdr, uint64_t buf,
+			    size_t count)
 {
 	struct ib_uverbs_ex_cmd_hdr ex;
 	int ret;
@@ -340,8 +347,8 @@ static int extended_command(struct uv_cmd *cmd, const struct ib_uverbs_cmd_hdr *
 		return ret;
 	if (!find_command(cmd->command))
 		return -EOPNOTSUPP;
-	if (ex.cmd_hdr_reserved ||
-	    ((size_t)hdr->in_words + ex.provider_in_words) * EX_WORD != count - sizeof(*hdr) - sizeof(ex))
+	if (ex.cmd_hdr_reserved || ((size_t)hdr->in_words + ex.provider_in_words) * EX_WORD !=
+					   count - sizeof(*hdr) - sizeof(ex))
 		return -EINVAL;
 	if (!ex.response != !(hdr->out_words + ex.provider_out_words))
 		return -EINVAL;
@@ -374,8 +381,5 @@ ssize_t uv_write(struct host_file *file, const void *buf, size_t count)
 	engine_ctx_command(cmd.ctx);
 	ret = hdr.command & EXTENDED ? extended_command(&cmd, &hdr, addr, count) :
 				       plain_command(&cmd, &hdr, addr, count);
-	if (ret)
-		host_log(HOST_LOG_INFO, "uverbs command %u failed: %s", hdr.command & IB_USER_VERBS_CMD_COMMAND_MASK,
-			 strerror(-ret));
 	return ret ? ret : (ssize_t)count;
 }

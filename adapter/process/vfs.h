@@ -16,7 +16,12 @@
 #include <sys/stat.h>
 #include "adapter/process/fdtab.h"
 
-enum vnode_type { VNODE_DIR, VNODE_FILE, VNODE_LINK, VNODE_CHR };
+enum vnode_type {
+	VNODE_DIR,
+	VNODE_FILE,
+	VNODE_LINK,
+	VNODE_CHR
+};
 
 /* Write a file's content; the byte count, or a negative errno which read() would give (it then is given by open()). */
 typedef int (*vnode_show)(char *buf, size_t size, const void *arg, unsigned int number);
@@ -25,13 +30,13 @@ struct vnode {
 	struct vnode *parent, *child, *next;
 	char *name;
 	enum vnode_type type;
-	bool merged;			/* directory: real entries are visible */
-	bool binary;			/* file: size is the content's, not a page as for attributes */
+	bool merged; /* directory: real entries are visible */
+	bool binary; /* file: size is the content's, not a page as for attributes */
 	uint64_t ino;
-	dev_t rdev;			/* VNODE_CHR */
-	char *text;			/* content of a file, target of a link */
+	dev_t rdev; /* VNODE_CHR */
+	char *text; /* content of a file, target of a link */
 	size_t len;
-	vnode_show show;		/* instead of text */
+	vnode_show show; /* instead of text */
 	const void *arg;
 	unsigned int number;
 	/* VNODE_CHR: a new descriptor, or -errno */
@@ -40,11 +45,13 @@ struct vnode {
 
 /* ---- building (vfs_tree.c); the path is absolute; missing parents are made as merged directories.  NULL: no memory */
 struct vnode *vfs_add_dir(const char *path, bool merged);
-struct vnode *vfs_add_file(const char *path, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+struct vnode *vfs_add_file(const char *path, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 struct vnode *vfs_add_show(const char *path, vnode_show show, const void *arg, unsigned int number);
 struct vnode *vfs_add_bytes(const char *path, const void *bytes, size_t len);
 struct vnode *vfs_add_link(const char *path, const char *target);
-struct vnode *vfs_add_chr(const char *path, dev_t rdev, int (*open)(const struct vnode *, int), unsigned int number);
+struct vnode *vfs_add_chr(const char *path, dev_t rdev, int (*open)(const struct vnode *, int),
+			  unsigned int number);
 
 /* sysfs.c: fill the tree with the devices */
 void sysfs_build(void);
@@ -71,7 +78,7 @@ static inline bool vfs_absolute(const char *path)
 			path++;
 		return !*path || (path[0] == 'i' && path[1] == 'n' && path[2] == 'f');
 	}
-	return path[1] == '.';		/* "/./sys", "/../sys" */
+	return path[1] == '.'; /* "/./sys", "/../sys" */
 }
 
 /*
@@ -87,17 +94,17 @@ static inline bool vfs_elsewhere(int dirfd, const char *path)
 }
 
 enum vfs_where {
-	VFS_REAL,			/* not ours: make the call with the program's own arguments */
-	VFS_REAL_PATH,			/* not ours, but reached by way of the tree: make it with res->path */
-	VFS_NODE,			/* res->node; res->path is its path */
-	VFS_ERROR,			/* res->err */
+	VFS_REAL,      /* not ours: make the call with the program's own arguments */
+	VFS_REAL_PATH, /* not ours, but reached by way of the tree: make it with res->path */
+	VFS_NODE,      /* res->node; res->path is its path */
+	VFS_ERROR,     /* res->err */
 };
 
 struct vfs_res {
 	struct vnode *node;
-	int err;			/* positive errno */
-	bool real_too;			/* node is a merged directory that exists in the real system */
-	char path[PATH_MAX];		/* absolute, no links but perhaps the last component, no "." or ".." */
+	int err;	     /* positive errno */
+	bool real_too;	     /* node is a merged directory that exists in the real system */
+	char path[PATH_MAX]; /* absolute, no links but perhaps the last component, no "." or ".." */
 };
 
 /*

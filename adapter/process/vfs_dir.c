@@ -8,7 +8,9 @@
 #include "adapter/process/libc.h"
 #include "adapter/process/vfs_dir.h"
 
-enum { VDIR_MAGIC = -0x1ed0a };
+enum {
+	VDIR_MAGIC = -0x1ed0a
+};
 
 struct vdir_name {
 	uint64_t ino;
@@ -17,7 +19,7 @@ struct vdir_name {
 };
 
 struct vdir {
-	int magic;			/* where the C library's streams have a descriptor */
+	int magic; /* where the C library's streams have a descriptor */
 	int fd;
 	struct vnode *node;
 	struct vdir_name *names;
@@ -58,7 +60,10 @@ static bool is_child(const struct vnode *node, const char *name)
 static bool names_read(struct vdir *vd)
 {
 	static const unsigned char types[] = {
-		[VNODE_DIR] = DT_DIR, [VNODE_FILE] = DT_REG, [VNODE_LINK] = DT_LNK, [VNODE_CHR] = DT_CHR,
+		[VNODE_DIR] = DT_DIR,
+		[VNODE_FILE] = DT_REG,
+		[VNODE_LINK] = DT_LNK,
+		[VNODE_CHR] = DT_CHR,
 	};
 	const struct vnode *node = vd->node, *up = node->parent ? node->parent : node;
 	struct dirent *entry;

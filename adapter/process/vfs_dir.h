@@ -26,7 +26,7 @@ struct dirent *vdir_read(struct vdir *vd);
 void vdir_rewind(struct vdir *vd);
 long vdir_tell(const struct vdir *vd);
 void vdir_seek(struct vdir *vd, long place);
-int vdir_fd(const struct vdir *vd);	/* -1 with errno */
+int vdir_fd(const struct vdir *vd); /* -1 with errno */
 int vdir_close(struct vdir *vd);
 
 #endif

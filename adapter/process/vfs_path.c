@@ -13,13 +13,15 @@
 #include "adapter/process/libc.h"
 #include "adapter/process/vfs.h"
 
-enum { MAX_LINKS = 40 };
+enum {
+	MAX_LINKS = 40
+};
 
 struct walk {
-	struct vnode *node;		/* of path; NULL: only the real tree has it, if any */
+	struct vnode *node; /* of path; NULL: only the real tree has it, if any */
 	size_t len;
-	char *path;			/* without trailing slash; "" is the root */
-	char rest[PATH_MAX];		/* still to be walked */
+	char *path;	     /* without trailing slash; "" is the root */
+	char rest[PATH_MAX]; /* still to be walked */
 	char link[PATH_MAX];
 	unsigned int links;
 };

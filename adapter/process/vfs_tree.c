@@ -16,15 +16,15 @@
 #include "adapter/process/vfs.h"
 
 enum {
-	ATTR_SIZE = 4096,		/* what sysfs says of every attribute */
+	ATTR_SIZE = 4096, /* what sysfs says of every attribute */
 	FIRST_INO = 0x7ed00000,
 };
 
 static struct vnode root = { .name = "", .type = VNODE_DIR, .merged = true, .ino = FIRST_INO };
 static pthread_once_t tree_once = PTHREAD_ONCE_INIT;
 static uint64_t next_ino = FIRST_INO + 1;
-static dev_t tree_dev;			/* st_dev of all nodes */
-static struct timespec tree_time;	/* st_mtime of all nodes; must stay as it is */
+static dev_t tree_dev;		  /* st_dev of all nodes */
+static struct timespec tree_time; /* st_mtime of all nodes; must stay as it is */
 
 static void tree_init(void)
 {
@@ -151,7 +151,8 @@ struct vnode *vfs_add_link(const char *path, const char *target)
 	return node;
 }
 
-struct vnode *vfs_add_chr(const char *path, dev_t rdev, int (*open)(const struct vnode *, int), unsigned int number)
+struct vnode *vfs_add_chr(const char *path, dev_t rdev, int (*open)(const struct vnode *, int),
+			  unsigned int number)
 {
 	struct vnode *node = path_add(path, VNODE_CHR);
 
@@ -339,7 +340,8 @@ static int open_file(const struct vfs_res *res, int flags)
 		while (done < len && (n = REAL(write)(fd, text + done, len - done)) > 0)
 			done += n;
 		if (done < len || lseek(fd, 0, SEEK_SET) || fchmod(fd, 0444) ||
-		    REAL(fcntl)(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)) {
+		    REAL(fcntl)(fd, F_ADD_SEALS,
+				F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)) {
 			int err = errno;
 
 			REAL(close)(fd);

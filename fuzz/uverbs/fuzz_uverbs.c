@@ -17,14 +17,18 @@
 #include <unistd.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
-#define VERBS_IOCTL 0xC0181B01u
-#define POINTER 0x5a00000000000000ull
+#define VERBS_IOCTL  0xC0181B01u
+#define POINTER	     0x5a00000000000000ull
 #define POINTER_MASK 0xff00000000000000ull
 
 enum {
 	AREA_SIZE = 1 << 20,
 	COMMAND_MAX = 256,
-	WRITE = 0, IOCTL = 1, CLOSE_FD = 2, REOPEN = 3, READ_EVENTS = 4,
+	WRITE = 0,
+	IOCTL = 1,
+	CLOSE_FD = 2,
+	REOPEN = 3,
+	READ_EVENTS = 4,
 };
 
 static unsigned char *area;
@@ -120,7 +124,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int fd;
 
 	if (!area) {
-		area = mmap(NULL, AREA_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		area = mmap(NULL, AREA_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
 		if (area == MAP_FAILED)
 			abort();
 	}

@@ -153,7 +153,7 @@ static void copies(void **state)
 	/* replaced by another file */
 	a = open("/dev/null", O_WRONLY);
 	assert_int_equal(dup2(a, 301), 301);
-	assert_int_equal(query_port(301), 0);	/* /dev/null takes anything */
+	assert_int_equal(query_port(301), 0); /* /dev/null takes anything */
 	assert_int_equal(write(301, "x", 1), 1);
 	close(a);
 	close(301);
@@ -296,7 +296,8 @@ static void fork_among_threads(void **state)
 	if (INSTRUMENTED)
 		skip();
 	for (i = 0; i < 3; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, open_and_close, (void *)&stop), 0);
+		assert_int_equal(pthread_create(&threads[i], NULL, open_and_close, (void *)&stop),
+				 0);
 	for (i = 0; i < 50; i++) {
 		pid = fork();
 		if (!pid) {
@@ -352,7 +353,8 @@ static void hidden_numbers_are_safe(void **state)
 	/* a program that closes all it could ever have opened */
 	for (i = 3; i < 140000; i++) {
 		if (i != fd && syscall(SYS_fcntl, i, F_GETFD) >= 0) {
-			if (close(i) == -1 && errno == EBADF && syscall(SYS_fcntl, i, F_GETFD) >= 0) {
+			if (close(i) == -1 && errno == EBADF &&
+			    syscall(SYS_fcntl, i, F_GETFD) >= 0) {
 				assert_int_equal(dup2(0, i), -1);
 				assert_int_equal(errno, EBADF);
 				hidden++;
@@ -366,8 +368,11 @@ static void hidden_numbers_are_safe(void **state)
 
 static void exec_with_empty_environment(void **state)
 {
-	char *const argv[] = { "sh", "-c", "test -e /dev/infiniband/uverbs0 && cat /sys/class/infiniband/erdma_0/node_type",
-			       NULL };
+	char *const argv[] = {
+		"sh", "-c",
+		"test -e /dev/infiniband/uverbs0 && cat /sys/class/infiniband/erdma_0/node_type",
+		NULL
+	};
 	char *const empty[] = { NULL };
 	char *const other[] = { "LD_PRELOAD=/nonexistent/lib.so", "PATH=/usr/bin:/bin", NULL };
 	char buf[64];

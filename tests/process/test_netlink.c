@@ -58,12 +58,16 @@ static ssize_t ask(int fd, const struct request *req, void *buf, size_t size)
 {
 	struct sockaddr_nl addr = { .nl_family = AF_NETLINK }, from;
 	struct iovec iov = { (void *)req, req->hdr.nlmsg_len }, in = { buf, size };
-	struct msghdr msg = { .msg_name = &addr, .msg_namelen = sizeof(addr), .msg_iov = &iov, .msg_iovlen = 1 };
+	struct msghdr msg = {
+		.msg_name = &addr, .msg_namelen = sizeof(addr), .msg_iov = &iov, .msg_iovlen = 1
+	};
 	ssize_t n;
 
 	assert_int_equal(sendmsg(fd, &msg, 0), req->hdr.nlmsg_len);
 	memset(&from, 0xff, sizeof(from));
-	msg = (struct msghdr){ .msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &in, .msg_iovlen = 1 };
+	msg = (struct msghdr){
+		.msg_name = &from, .msg_namelen = sizeof(from), .msg_iov = &in, .msg_iovlen = 1
+	};
 	n = recvmsg(fd, &msg, MSG_DONTWAIT);
 	assert_true(n > 0);
 	/* libnl and libmnl check where it came from */
@@ -143,8 +147,8 @@ static void device_dump(void **state)
 	assert_int_equal(number(msg, RDMA_NLDEV_ATTR_DEV_NODE_TYPE, 1), atoi(line));
 	b = find(msg, RDMA_NLDEV_ATTR_NODE_GUID, &len);
 	assert_int_equal(len, 8);
-	snprintf(guid, sizeof(guid), "%02x%02x:%02x%02x:%02x%02x:%02x%02x\n", b[7], b[6], b[5], b[4], b[3], b[2],
-		 b[1], b[0]);	/* netlink has it in the host's order */
+	snprintf(guid, sizeof(guid), "%02x%02x:%02x%02x:%02x%02x:%02x%02x\n", b[7], b[6], b[5],
+		 b[4], b[3], b[2], b[1], b[0]); /* netlink has it in the host's order */
 	sysfs("/sys/class/infiniband/erdma_0/node_guid", line, sizeof(line));
 	assert_string_equal(line, guid);
 	done = (const struct nlmsghdr *)(buf + NLMSG_ALIGN(msg->nlmsg_len));
@@ -337,8 +341,9 @@ static void malformed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(device_dump), cmocka_unit_test(one_device), cmocka_unit_test(port),
-		cmocka_unit_test(chardevs),    cmocka_unit_test(system_get), cmocka_unit_test(the_socket),
+		cmocka_unit_test(device_dump), cmocka_unit_test(one_device),
+		cmocka_unit_test(port),	       cmocka_unit_test(chardevs),
+		cmocka_unit_test(system_get),  cmocka_unit_test(the_socket),
 		cmocka_unit_test(malformed),
 	};
 

@@ -27,8 +27,9 @@ static void defaults(void **state)
 
 static void round_trip(void **state)
 {
-	static const char text[] = "mode=roce;netlink=off;crc=on;mulpdu=1400;log=debug;drivers=/opt/x/liberdma;"
-				   "device=eth0,name=rdma_a;device=fd00::2;device=10.0.0.1,name=erdma_9";
+	static const char text[] =
+		"mode=roce;netlink=off;crc=on;mulpdu=1400;log=debug;drivers=/opt/x/liberdma;"
+		"device=eth0,name=rdma_a;device=fd00::2;device=10.0.0.1,name=erdma_9";
 	struct settings set;
 	char err[256], out[1024];
 
@@ -85,8 +86,8 @@ static void refusals(void **state)
 		settings_init(&set);
 		assert_false(settings_parse(&set, cases[i].text, err, sizeof(err)));
 		if (!strstr(err, cases[i].says))
-			fail_msg("\"%s\" is refused with \"%s\"; \"%s\" was expected in it", cases[i].text, err,
-				 cases[i].says);
+			fail_msg("\"%s\" is refused with \"%s\"; \"%s\" was expected in it",
+				 cases[i].text, err, cases[i].says);
 	}
 }
 

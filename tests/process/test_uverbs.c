@@ -22,11 +22,17 @@
 #include <cmocka.h>
 
 #define VERBS_IOCTL 0xC0181B01u
-#define EXTENDED IB_USER_VERBS_CMD_FLAG_EXTENDED
+#define EXTENDED    IB_USER_VERBS_CMD_FLAG_EXTENDED
 
-enum { ERDMA = 19, MANDATORY = 1, VALID_OUTPUT = 2, RING = 65536, BAD_HANDLE = 4711 };
+enum {
+	ERDMA = 19,
+	MANDATORY = 1,
+	VALID_OUTPUT = 2,
+	RING = 65536,
+	BAD_HANDLE = 4711
+};
 
-static unsigned char *memory;		/* ring and record memory, 1 MiB */
+static unsigned char *memory; /* ring and record memory, 1 MiB */
 static uint64_t *records;
 
 /* ------------------------------------------------------------------ ways to issue a command */
@@ -62,7 +68,8 @@ static int call_do(int fd, struct call *call)
 	return ioctl(fd, VERBS_IOCTL, call) ? errno : 0;
 }
 
-static int invoke_write(int fd, uint32_t command, const void *in, size_t in_len, void *out, size_t out_len)
+static int invoke_write(int fd, uint32_t command, const void *in, size_t in_len, void *out,
+			size_t out_len)
 {
 	struct call call;
 	uint64_t inlined = 0;
@@ -135,7 +142,9 @@ static uint32_t pd_alloc(int fd)
 	struct ib_uverbs_alloc_pd req = { 0 };
 	struct ib_uverbs_alloc_pd_resp resp;
 
-	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_ALLOC_PD, &req, sizeof(req), &resp, sizeof(resp)), 0);
+	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_ALLOC_PD, &req, sizeof(req), &resp,
+				      sizeof(resp)),
+			 0);
 	return resp.pd_handle;
 }
 
@@ -153,7 +162,9 @@ static int channel_create(int fd)
 	struct ib_uverbs_create_comp_channel req = { 0 };
 	struct ib_uverbs_create_comp_channel_resp resp;
 
-	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, &req, sizeof(req), &resp, sizeof(resp)), 0);
+	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL, &req, sizeof(req),
+				      &resp, sizeof(resp)),
+			 0);
 	return resp.fd;
 }
 
@@ -162,9 +173,12 @@ struct cq {
 	struct erdma_uresp_create_cq uresp;
 };
 
-static int cq_create(int fd, uint32_t cqe, uint32_t vector, int channel, uint64_t ring, uint64_t record, struct cq *cq)
+static int cq_create(int fd, uint32_t cqe, uint32_t vector, int channel, uint64_t ring,
+		     uint64_t record, struct cq *cq)
 {
-	struct erdma_ureq_create_cq ureq = { .db_record_va = record, .qbuf_va = ring, .qbuf_len = cqe * 32 };
+	struct erdma_ureq_create_cq ureq = { .db_record_va = record,
+					     .qbuf_va = ring,
+					     .qbuf_len = cqe * 32 };
 	struct ib_uverbs_attr *handle;
 	struct call call;
 	int ret;
@@ -203,7 +217,7 @@ struct qp {
 	uint32_t handle, qpn;
 	struct ib_uverbs_qp_cap cap;
 	struct erdma_uresp_create_qp uresp;
-	uint32_t buf_len;		/* 0: what is needed */
+	uint32_t buf_len; /* 0: what is needed */
 	uint64_t type, flags;
 };
 
@@ -237,7 +251,8 @@ static int qp_create(int fd, uint32_t pd, uint32_t scq, uint32_t rcq, struct qp 
 	qp->handle = handle->data;
 	if (!ret) {
 		/* as asked for, not as rounded; inline space is there for all */
-		assert_memory_equal(&answer, &qp->cap, offsetof(struct ib_uverbs_qp_cap, max_inline_data));
+		assert_memory_equal(&answer, &qp->cap,
+				    offsetof(struct ib_uverbs_qp_cap, max_inline_data));
 		assert_int_equal(answer.max_inline_data, 96);
 	}
 	return ret;
@@ -265,7 +280,9 @@ static void usual_qp(struct qp *qp)
 
 static int qp_modify(int fd, uint32_t handle, uint32_t mask, uint8_t qp_state)
 {
-	struct ib_uverbs_modify_qp req = { .qp_handle = handle, .attr_mask = mask, .qp_state = qp_state, .port_num = 1 };
+	struct ib_uverbs_modify_qp req = {
+		.qp_handle = handle, .attr_mask = mask, .qp_state = qp_state, .port_num = 1
+	};
 
 	return invoke_write(fd, IB_USER_VERBS_CMD_MODIFY_QP, &req, sizeof(req), NULL, 0);
 }
@@ -275,7 +292,9 @@ static uint8_t qp_state(int fd, uint32_t handle)
 	struct ib_uverbs_query_qp req = { .qp_handle = handle };
 	struct ib_uverbs_query_qp_resp resp;
 
-	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_QP, &req, sizeof(req), &resp, sizeof(resp)), 0);
+	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_QP, &req, sizeof(req), &resp,
+				      sizeof(resp)),
+			 0);
 	return resp.qp_state;
 }
 
@@ -283,7 +302,11 @@ static int mr_reg(int fd, uint32_t pd, uint64_t start, uint64_t len, uint64_t io
 		  struct ib_uverbs_reg_mr_resp *resp)
 {
 	struct ib_uverbs_reg_mr req = {
-		.start = start, .length = len, .hca_va = iova, .pd_handle = pd, .access_flags = access,
+		.start = start,
+		.length = len,
+		.hca_va = iova,
+		.pd_handle = pd,
+		.access_flags = access,
 	};
 
 	return invoke_write(fd, IB_USER_VERBS_CMD_REG_MR, &req, sizeof(req), resp, sizeof(*resp));
@@ -307,18 +330,19 @@ static void probe(void **state)
 
 	(void)state;
 	/* libibverbs' first question: anything but ENOTTY and EPROTONOSUPPORT means "yes, there is INVOKE_WRITE" */
-	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_DEVICE, NULL, 0, NULL, 0), ENOSPC);
+	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_DEVICE, NULL, 0, NULL, 0),
+			 ENOSPC);
 	/* nothing but that before GET_CONTEXT */
 	call_begin(&call, UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY);
 	call_add(&call, UVERBS_ATTR_DESTROY_PD_HANDLE, 0, 0);
 	assert_int_equal(call_do(fd, &call), EINVAL);
 	call_begin(&call, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT);
-	assert_int_equal(call_do(fd, &call), EINVAL);	/* no room for the driver's answer */
+	assert_int_equal(call_do(fd, &call), EINVAL); /* no room for the driver's answer */
 	call_add(&call, UVERBS_ATTR_UHW_OUT, 39, (uintptr_t)memory);
 	assert_int_equal(call_do(fd, &call), EINVAL);
 	call.attrs[0].len = 40;
 	assert_int_equal(call_do(fd, &call), 0);
-	assert_int_equal(call_do(fd, &call), EINVAL);	/* once only */
+	assert_int_equal(call_do(fd, &call), EINVAL); /* once only */
 	close(fd);
 }
 
@@ -364,10 +388,10 @@ static void headers(void **state)
 	/* attributes */
 	call = good;
 	call_add(&call, UVERBS_ATTR_DESTROY_PD_HANDLE, 0, pd);
-	assert_int_equal(call_do(fd, &call), EINVAL);		/* twice */
+	assert_int_equal(call_do(fd, &call), EINVAL); /* twice */
 	call = good;
 	call_add(&call, 99, 0, 0);
-	assert_int_equal(call_do(fd, &call), EPROTONOSUPPORT);	/* unknown and mandatory */
+	assert_int_equal(call_do(fd, &call), EPROTONOSUPPORT); /* unknown and mandatory */
 	call = good;
 	call.attrs[0].len = 4;
 	assert_int_equal(call_do(fd, &call), EINVAL);
@@ -378,10 +402,10 @@ static void headers(void **state)
 	call.attrs[0].attr_data.reserved = 1;
 	assert_int_equal(call_do(fd, &call), EINVAL);
 	call_begin(&call, UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY);
-	assert_int_equal(call_do(fd, &call), EINVAL);		/* missing */
+	assert_int_equal(call_do(fd, &call), EINVAL); /* missing */
 	call = good;
 	call_add(&call, 99, 0, 0)->flags = 0;
-	assert_int_equal(call_do(fd, &call), 0);		/* unknown and optional */
+	assert_int_equal(call_do(fd, &call), 0); /* unknown and optional */
 	assert_int_equal(call_do(fd, &good), ENOENT);
 	close(fd);
 }
@@ -402,7 +426,7 @@ static void lengths(void **state)
 	call_add(&call, UVERBS_ATTR_QUERY_PORT_PORT_NUM, 8, 1);
 	call_add(&call, UVERBS_ATTR_QUERY_PORT_RESP, sizeof(big), (uintptr_t)&big);
 	assert_int_equal(call_do(fd, &call), 0);
-	assert_int_equal(big.more[0] | big.more[31], 0);	/* the tail is zeroed */
+	assert_int_equal(big.more[0] | big.more[31], 0); /* the tail is zeroed */
 	assert_true(call.attrs[1].flags & VALID_OUTPUT);
 	call.attrs[1].len = 8;
 	assert_int_equal(call_do(fd, &call), EINVAL);
@@ -446,7 +470,9 @@ static void query_device(void **state)
 	int fd = dev_open(NULL);
 
 	(void)state;
-	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_DEVICE, &req, sizeof(req), &resp, sizeof(resp)), 0);
+	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_DEVICE, &req, sizeof(req), &resp,
+				      sizeof(resp)),
+			 0);
 	assert_int_equal(resp.vendor_id, 0x1ded);
 	assert_int_equal(resp.vendor_part_id, 0x107f);
 	assert_int_equal(resp.max_qp % 1024, 1023);
@@ -461,19 +487,26 @@ static void query_device(void **state)
 	assert_int_equal(resp.phys_port_cnt, 1);
 	assert_int_not_equal(resp.node_guid, 0);
 	assert_true(resp.fw_ver >> 32);
-	assert_int_equal(invoke_write(fd, EXTENDED | IB_USER_VERBS_CMD_QUERY_DEVICE, &ex_req, sizeof(ex_req), &ex,
-				      sizeof(ex)), 0);
+	assert_int_equal(invoke_write(fd, EXTENDED | IB_USER_VERBS_CMD_QUERY_DEVICE, &ex_req,
+				      sizeof(ex_req), &ex, sizeof(ex)),
+			 0);
 	assert_memory_equal(&ex.base, &resp, sizeof(resp));
 	assert_int_equal(ex.response_length, sizeof(ex));
 	assert_int_equal(ex.device_cap_flags_ex, resp.device_cap_flags);
-	assert_int_equal(invoke_write(fd, EXTENDED | IB_USER_VERBS_CMD_QUERY_DEVICE, &ex_req, sizeof(ex_req), &ex, 184), 0);
+	assert_int_equal(invoke_write(fd, EXTENDED | IB_USER_VERBS_CMD_QUERY_DEVICE, &ex_req,
+				      sizeof(ex_req), &ex, 184),
+			 0);
 	assert_int_equal(ex.response_length, 184);
-	assert_int_equal(invoke_write(fd, EXTENDED | IB_USER_VERBS_CMD_QUERY_DEVICE, &ex_req, sizeof(ex_req), &ex, 180),
+	assert_int_equal(invoke_write(fd, EXTENDED | IB_USER_VERBS_CMD_QUERY_DEVICE, &ex_req,
+				      sizeof(ex_req), &ex, 180),
 			 ENOSPC);
 	ex_req.comp_mask = 1;
-	assert_int_equal(invoke_write(fd, EXTENDED | IB_USER_VERBS_CMD_QUERY_DEVICE, &ex_req, sizeof(ex_req), &ex,
-				      sizeof(ex)), EINVAL);
-	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_POLL_CQ, &req, sizeof(req), &resp, sizeof(resp)), EOPNOTSUPP);
+	assert_int_equal(invoke_write(fd, EXTENDED | IB_USER_VERBS_CMD_QUERY_DEVICE, &ex_req,
+				      sizeof(ex_req), &ex, sizeof(ex)),
+			 EINVAL);
+	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_POLL_CQ, &req, sizeof(req), &resp,
+				      sizeof(resp)),
+			 EOPNOTSUPP);
 	assert_int_equal(invoke_write(fd, 500, &req, sizeof(req), &resp, sizeof(resp)), EOPNOTSUPP);
 	close(fd);
 }
@@ -488,7 +521,9 @@ static void query_port_and_gids(void **state)
 	struct call call;
 
 	(void)state;
-	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_PORT, &req, sizeof(req), &resp, sizeof(resp)), 0);
+	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_PORT, &req, sizeof(req), &resp,
+				      sizeof(resp)),
+			 0);
 	assert_int_equal(resp.state, 4);
 	assert_int_equal(resp.phys_state, 5);
 	assert_int_equal(resp.gid_tbl_len, 1);
@@ -498,7 +533,9 @@ static void query_port_and_gids(void **state)
 	assert_int_equal(resp.port_cap_flags, 0x90000);
 	assert_int_equal(resp.max_mtu, resp.active_mtu);
 	req.port_num = 0;
-	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_PORT, &req, sizeof(req), &resp, sizeof(resp)), EINVAL);
+	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_PORT, &req, sizeof(req), &resp,
+				      sizeof(resp)),
+			 EINVAL);
 
 	call_begin(&call, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_GID_ENTRY);
 	call_add(&call, UVERBS_ATTR_QUERY_GID_ENTRY_PORT, 8, 1);
@@ -553,7 +590,7 @@ static void handles(void **state)
 	assert_int_equal(pd_destroy(fd, 3), ENOENT);
 	good_cq(fd, &cq);
 	assert_int_equal(cq.handle, 1);
-	assert_int_equal(pd_destroy(fd, 1), EINVAL);	/* of another kind */
+	assert_int_equal(pd_destroy(fd, 1), EINVAL); /* of another kind */
 	assert_int_equal(pd_alloc(fd), 3);
 	assert_int_equal(pd_alloc(fd), 5);
 	assert_int_equal(pd_destroy(fd, 0xffffffff), ENOENT);
@@ -562,7 +599,15 @@ static void handles(void **state)
 
 static void memory_regions(void **state)
 {
-	enum { LW = 1, RW = 2, RR = 4, RA = 8, ON_DEMAND = 64, FLUSH = 256, RELAXED = 1 << 20 };
+	enum {
+		LW = 1,
+		RW = 2,
+		RR = 4,
+		RA = 8,
+		ON_DEMAND = 64,
+		FLUSH = 256,
+		RELAXED = 1 << 20
+	};
 	int fd = dev_open(NULL);
 	uint32_t pd = pd_alloc(fd);
 	uint64_t at = (uintptr_t)memory;
@@ -593,24 +638,36 @@ static void memory_regions(void **state)
 	assert_int_equal(mr_reg(fd, pd, at, 100, at, LW | 1u << 31, &other), EINVAL);
 	assert_int_equal(mr_reg(fd, pd, at, 100, at, LW | FLUSH, &other), EOPNOTSUPP);
 	assert_int_equal(mr_reg(fd, pd, at, UINT64_MAX - at, at, LW, &other), EINVAL);
-	assert_int_equal(mr_reg(fd, pd, UINT64_MAX - 4095, 4096, UINT64_MAX - 4095, LW, &other), EINVAL);
+	assert_int_equal(mr_reg(fd, pd, UINT64_MAX - 4095, 4096, UINT64_MAX - 4095, LW, &other),
+			 EINVAL);
 	assert_int_equal(mr_reg(fd, pd, 0, 100, 0, LW, &other), EFAULT);
 
 	/* memory that is not there, in the middle; memory that may not be written or read */
 	hole = mmap(NULL, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	munmap(hole + 4096, 4096);
-	assert_int_equal(mr_reg(fd, pd, (uintptr_t)hole, 3 * 4096, (uintptr_t)hole, LW, &other), EFAULT);
+	assert_int_equal(mr_reg(fd, pd, (uintptr_t)hole, 3 * 4096, (uintptr_t)hole, LW, &other),
+			 EFAULT);
 	assert_int_equal(mr_reg(fd, pd, (uintptr_t)hole, 4096, (uintptr_t)hole, LW, &other), 0);
-	assert_int_equal(mr_reg(fd, pd, (uintptr_t)hole + 4095, 2, (uintptr_t)hole + 4095, LW, &other), EFAULT);
+	assert_int_equal(mr_reg(fd, pd, (uintptr_t)hole + 4095, 2, (uintptr_t)hole + 4095, LW,
+				&other),
+			 EFAULT);
 	read_only = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_int_equal(mr_reg(fd, pd, (uintptr_t)read_only, 4096, (uintptr_t)read_only, RR, &other), 0);
-	assert_int_equal(mr_reg(fd, pd, (uintptr_t)read_only, 4096, (uintptr_t)read_only, LW, &other), EFAULT);
+	assert_int_equal(
+		mr_reg(fd, pd, (uintptr_t)read_only, 4096, (uintptr_t)read_only, RR, &other), 0);
+	assert_int_equal(mr_reg(fd, pd, (uintptr_t)read_only, 4096, (uintptr_t)read_only, LW,
+				&other),
+			 EFAULT);
 	mprotect(read_only, 4096, PROT_NONE);
-	assert_int_equal(mr_reg(fd, pd, (uintptr_t)read_only, 4096, (uintptr_t)read_only, RR, &other), EFAULT);
+	assert_int_equal(mr_reg(fd, pd, (uintptr_t)read_only, 4096, (uintptr_t)read_only, RR,
+				&other),
+			 EFAULT);
 	/* 4 GiB and a page */
-	big = mmap(NULL, (4ull << 30) + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	big = mmap(NULL, (4ull << 30) + 4096, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	assert_true(big != MAP_FAILED);
-	assert_int_equal(mr_reg(fd, pd, (uintptr_t)big, (4ull << 30) + 4096, (uintptr_t)big, LW | RW, &other), 0);
+	assert_int_equal(mr_reg(fd, pd, (uintptr_t)big, (4ull << 30) + 4096, (uintptr_t)big,
+				LW | RW, &other),
+			 0);
 	munmap(big, (4ull << 30) + 4096);
 	close(fd);
 }
@@ -628,7 +685,7 @@ static void completion_queues(void **state)
 	(void)state;
 	records[0] = 0x1234;
 	good_cq(fd, &cq);
-	assert_int_equal(records[0], 0);	/* what the last user left there is gone */
+	assert_int_equal(records[0], 0); /* what the last user left there is gone */
 	assert_int_equal(cq.cqe, 64);
 	assert_int_equal(cq.uresp.num_cqe, 64);
 	assert_int_not_equal(cq.uresp.cq_id, 0);
@@ -638,7 +695,7 @@ static void completion_queues(void **state)
 	assert_int_equal(gone.async_events_reported, 0);
 	assert_int_equal(cq_destroy(fd, cq.handle, &gone), ENOENT);
 	good_cq(fd, &cq);
-	assert_int_equal(cq.uresp.cq_id, cqn + 1);	/* cyclic */
+	assert_int_equal(cq.uresp.cq_id, cqn + 1); /* cyclic */
 	assert_int_equal(cq_create(fd, 100, 0, -1, ring, record, &next), 0);
 	assert_int_equal(next.cqe, 128);
 
@@ -671,7 +728,8 @@ static void deepest_queue(void **state)
 	struct cq cq;
 
 	(void)state;
-	assert_int_equal(cq_create(fd, 1 << 20, 0, -1, (uintptr_t)ring, (uintptr_t)records, &cq), 0);
+	assert_int_equal(cq_create(fd, 1 << 20, 0, -1, (uintptr_t)ring, (uintptr_t)records, &cq),
+			 0);
 	assert_int_equal(cq.cqe, 1 << 20);
 	close(fd);
 	munmap(ring, len);
@@ -735,10 +793,10 @@ static void queue_pair_limits(void **state)
 		struct ib_uverbs_qp_cap cap;
 		int err;
 	} cases[] = {
-		{ { 0, 16, 1, 1, 0 }, EINVAL },	      { { 16, 0, 1, 1, 0 }, EINVAL },
-		{ { 8193, 16, 1, 1, 0 }, EINVAL },    { { 16, 8193, 1, 1, 0 }, EINVAL },
-		{ { 16, 16, 7, 1, 0 }, EINVAL },      { { 16, 16, 1, 2, 0 }, EINVAL },
-		{ { 16, 16, 1, 1, 97 }, EINVAL },     { { 16, 16, 6, 1, 96 }, 0 },
+		{ { 0, 16, 1, 1, 0 }, EINVAL },	   { { 16, 0, 1, 1, 0 }, EINVAL },
+		{ { 8193, 16, 1, 1, 0 }, EINVAL }, { { 16, 8193, 1, 1, 0 }, EINVAL },
+		{ { 16, 16, 7, 1, 0 }, EINVAL },   { { 16, 16, 1, 2, 0 }, EINVAL },
+		{ { 16, 16, 1, 1, 97 }, EINVAL },  { { 16, 16, 6, 1, 96 }, 0 },
 		{ { 1, 1, 0, 0, 0 }, 0 },
 	};
 	int fd = dev_open(NULL);
@@ -758,7 +816,19 @@ static void queue_pair_limits(void **state)
 
 static void modify_rules(void **state)
 {
-	enum { RESET, INIT, RTR, RTS, SQD, SQE, ERR, STATE = 1, CUR_STATE = 2, PORT = 32, AV = 128 };
+	enum {
+		RESET,
+		INIT,
+		RTR,
+		RTS,
+		SQD,
+		SQE,
+		ERR,
+		STATE = 1,
+		CUR_STATE = 2,
+		PORT = 32,
+		AV = 128
+	};
 	struct ib_uverbs_modify_qp req = { 0 };
 	int fd = dev_open(NULL);
 	uint32_t pd = pd_alloc(fd);
@@ -769,12 +839,12 @@ static void modify_rules(void **state)
 	good_cq(fd, &cq);
 	usual_qp(&qp);
 	assert_int_equal(qp_create(fd, pd, cq.handle, cq.handle, &qp), 0);
-	assert_int_equal(qp_state(fd, qp.handle), INIT);	/* the driver has no RESET in iWARP mode */
+	assert_int_equal(qp_state(fd, qp.handle), INIT); /* the driver has no RESET in iWARP mode */
 	assert_int_equal(qp_modify(fd, qp.handle, 0x29, INIT), 0);
 	assert_int_equal(qp_modify(fd, qp.handle, 0x29, RTR), 0);
 	assert_int_equal(qp_state(fd, qp.handle), RTR);
 	/* only the connection manager brings it to RTS */
-	assert_int_equal(qp_modify(fd, qp.handle, 0x129181, RTR), EINVAL);	/* AV without a port */
+	assert_int_equal(qp_modify(fd, qp.handle, 0x129181, RTR), EINVAL); /* AV without a port */
 	assert_int_equal(qp_modify(fd, qp.handle, STATE, RTS), EINVAL);
 	assert_int_equal(qp_modify(fd, qp.handle, 0x12e01, RTS), EINVAL);
 	assert_int_equal(qp_modify(fd, qp.handle, PORT, 0), 0);
@@ -788,13 +858,16 @@ static void modify_rules(void **state)
 	req.qp_handle = qp.handle;
 	req.attr_mask = PORT;
 	req.port_num = 2;
-	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_MODIFY_QP, &req, sizeof(req), NULL, 0), EINVAL);
+	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_MODIFY_QP, &req, sizeof(req), NULL, 0),
+			 EINVAL);
 	req.attr_mask = CUR_STATE;
 	req.cur_qp_state = 9;
-	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_MODIFY_QP, &req, sizeof(req), NULL, 0), EINVAL);
+	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_MODIFY_QP, &req, sizeof(req), NULL, 0),
+			 EINVAL);
 	req.attr_mask = AV;
 	req.dest.port_num = 1;
-	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_MODIFY_QP, &req, sizeof(req), NULL, 0), 0);
+	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_MODIFY_QP, &req, sizeof(req), NULL, 0),
+			 0);
 	assert_int_equal(qp_modify(fd, qp.handle, STATE, ERR), 0);
 	assert_int_equal(qp_state(fd, qp.handle), ERR);
 	assert_int_equal(qp_modify(fd, qp.handle, STATE, ERR), 0);
@@ -817,20 +890,25 @@ static void query_qp(void **state)
 	qp.flags = IB_UVERBS_QP_CREATE_SQ_SIG_ALL;
 	assert_int_equal(qp_create(fd, pd, cq.handle, cq.handle, &qp), 0);
 	req.qp_handle = qp.handle;
-	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_QP, &req, sizeof(req), &resp, sizeof(resp)), 0);
-	assert_int_equal(resp.max_send_wr, 64);		/* blocks */
+	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_QP, &req, sizeof(req), &resp,
+				      sizeof(resp)),
+			 0);
+	assert_int_equal(resp.max_send_wr, 64); /* blocks */
 	assert_int_equal(resp.max_recv_wr, 16);
 	assert_int_equal(resp.max_send_sge, 2);
 	assert_int_equal(resp.max_inline_data, 96);
 	assert_int_equal(resp.qp_access_flags, 7);
 	assert_int_equal(resp.sq_sig_all, 1);
-	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_QP, &req, sizeof(req), &resp, 64), ENOSPC);
+	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_QP, &req, sizeof(req), &resp, 64),
+			 ENOSPC);
 	close(fd);
 }
 
 static void many_objects(void **state)
 {
-	enum { MANY = 3000 };
+	enum {
+		MANY = 3000
+	};
 	int fd = dev_open(NULL), i;
 	uint32_t pd = pd_alloc(fd), first = 0, *qps = calloc(MANY, sizeof(*qps));
 	struct qp qp;
@@ -966,38 +1044,56 @@ static void write_only(void **state)
 	struct ib_uverbs_destroy_qp_resp qp_gone;
 	struct ib_uverbs_destroy_cq destroy_cq = { 0 };
 	struct ib_uverbs_destroy_cq_resp cq_gone;
-	struct ib_uverbs_reg_mr reg = { .start = (uintptr_t)memory, .length = 10, .hca_va = (uintptr_t)memory };
+	struct ib_uverbs_reg_mr reg = { .start = (uintptr_t)memory,
+					.length = 10,
+					.hca_va = (uintptr_t)memory };
 	struct ib_uverbs_reg_mr_resp mr;
 	struct ib_uverbs_dereg_mr dereg;
 	struct pollfd async = { .events = POLLIN };
 	int fd = open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC);
 
 	(void)state;
-	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_GET_CONTEXT, &get, sizeof(get), &context, sizeof(context)), 0);
+	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_GET_CONTEXT, &get, sizeof(get), &context,
+				     sizeof(context)),
+			 0);
 	assert_int_equal(context.uhw.dev_id, 0x107f);
 	async.fd = context.core.async_fd;
 	assert_int_equal(poll(&async, 1, 0), 0);
-	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_ALLOC_PD, &alloc, sizeof(alloc), &pd, sizeof(pd)), 0);
-	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_REG_MR, &reg, sizeof(reg), &mr, sizeof(mr)), 0);
-	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_CREATE_CQ, &create_cq, sizeof(create_cq), &cq, sizeof(cq)), 0);
+	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_ALLOC_PD, &alloc, sizeof(alloc), &pd,
+				     sizeof(pd)),
+			 0);
+	assert_int_equal(
+		plain_write(fd, IB_USER_VERBS_CMD_REG_MR, &reg, sizeof(reg), &mr, sizeof(mr)), 0);
+	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_CREATE_CQ, &create_cq, sizeof(create_cq),
+				     &cq, sizeof(cq)),
+			 0);
 	assert_int_equal(cq.uhw.num_cqe, 64);
 	create_qp.core.pd_handle = pd.pd_handle;
 	create_qp.core.send_cq_handle = create_qp.core.recv_cq_handle = cq.core.cq_handle;
 	create_qp.core.max_send_wr = create_qp.core.max_recv_wr = 8;
 	create_qp.core.qp_type = IB_UVERBS_QPT_RC;
-	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_CREATE_QP, &create_qp, sizeof(create_qp), &qp, sizeof(qp)), 0);
+	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_CREATE_QP, &create_qp, sizeof(create_qp),
+				     &qp, sizeof(qp)),
+			 0);
 	assert_int_equal(qp.uhw.qp_id, qp.core.qpn);
 	destroy_qp.qp_handle = qp.core.qp_handle;
-	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_DESTROY_QP, &destroy_qp, sizeof(destroy_qp), &qp_gone,
-				     sizeof(qp_gone)), 0);
+	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_DESTROY_QP, &destroy_qp,
+				     sizeof(destroy_qp), &qp_gone, sizeof(qp_gone)),
+			 0);
 	destroy_cq.cq_handle = cq.core.cq_handle;
-	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_DESTROY_CQ, &destroy_cq, sizeof(destroy_cq), &cq_gone,
-				     sizeof(cq_gone)), 0);
+	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_DESTROY_CQ, &destroy_cq,
+				     sizeof(destroy_cq), &cq_gone, sizeof(cq_gone)),
+			 0);
 	dereg.mr_handle = mr.mr_handle;
-	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_DEREG_MR, &dereg, sizeof(dereg), NULL, 0), 0);
+	assert_int_equal(
+		plain_write(fd, IB_USER_VERBS_CMD_DEREG_MR, &dereg, sizeof(dereg), NULL, 0), 0);
 	dealloc.pd_handle = pd.pd_handle;
-	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_DEALLOC_PD, &dealloc, sizeof(dealloc), NULL, 0), 0);
-	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_DEALLOC_PD, &dealloc, sizeof(dealloc), NULL, 0), ENOENT);
+	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_DEALLOC_PD, &dealloc, sizeof(dealloc),
+				     NULL, 0),
+			 0);
+	assert_int_equal(plain_write(fd, IB_USER_VERBS_CMD_DEALLOC_PD, &dealloc, sizeof(dealloc),
+				     NULL, 0),
+			 ENOENT);
 	close(async.fd);
 	close(fd);
 }
@@ -1013,14 +1109,22 @@ static int set_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(probe),	     cmocka_unit_test(headers),
-		cmocka_unit_test(lengths),	     cmocka_unit_test(query_device),
-		cmocka_unit_test(query_port_and_gids), cmocka_unit_test(handles),
-		cmocka_unit_test(memory_regions),    cmocka_unit_test(completion_queues),
-		cmocka_unit_test(deepest_queue),     cmocka_unit_test(queue_pairs),
-		cmocka_unit_test(queue_pair_limits), cmocka_unit_test(modify_rules),
-		cmocka_unit_test(query_qp),	     cmocka_unit_test(many_objects),
-		cmocka_unit_test(write_framing),     cmocka_unit_test(write_only),
+		cmocka_unit_test(probe),
+		cmocka_unit_test(headers),
+		cmocka_unit_test(lengths),
+		cmocka_unit_test(query_device),
+		cmocka_unit_test(query_port_and_gids),
+		cmocka_unit_test(handles),
+		cmocka_unit_test(memory_regions),
+		cmocka_unit_test(completion_queues),
+		cmocka_unit_test(deepest_queue),
+		cmocka_unit_test(queue_pairs),
+		cmocka_unit_test(queue_pair_limits),
+		cmocka_unit_test(modify_rules),
+		cmocka_unit_test(query_qp),
+		cmocka_unit_test(many_objects),
+		cmocka_unit_test(write_framing),
+		cmocka_unit_test(write_only),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, NULL);

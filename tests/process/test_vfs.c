@@ -21,9 +21,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#define IB "/sys/class/infiniband/erdma_0"
+#define IB    "/sys/class/infiniband/erdma_0"
 #define VERBS "/sys/class/infiniband_verbs"
-#define PCI "/sys/devices/pcied0a:00/ed0a:00:00.0"
+#define PCI   "/sys/devices/pcied0a:00/ed0a:00:00.0"
 
 static void read_path(const char *path, char *buf, size_t size)
 {
@@ -60,7 +60,8 @@ static void contents(void **state)
 	expect_content(IB "/fw_ver", "\n");
 	expect_content(IB "/device/vendor", "0x1ded\n");
 	expect_content(IB "/device/device", "0x107f\n");
-	expect_content(IB "/device/modalias", "pci:v00001DEDd0000107Fsv00001DEDsd0000107Fbc02sc00i00\n");
+	expect_content(IB "/device/modalias",
+		       "pci:v00001DEDd0000107Fsv00001DEDsd0000107Fbc02sc00i00\n");
 	expect_content(IB "/ports/1/link_layer", "Ethernet\n");
 	expect_content(IB "/ports/1/cap_mask", "0x00090000\n");
 	expect_content(IB "/ports/1/gid_attrs/types/0", "IB/RoCE v1\n");
@@ -340,7 +341,7 @@ static int visit(const char *path, const struct stat *st, int type, struct FTW *
 	case FTW_F:
 		walked_files++;
 		fd = open(path, O_RDONLY | O_NOFOLLOW);
-		if (fd < 0 && errno != EINVAL)	/* an attribute that cannot be read now */
+		if (fd < 0 && errno != EINVAL) /* an attribute that cannot be read now */
 			fail_msg("%s: %s", path, strerror(errno));
 		if (fd >= 0) {
 			assert_true(read(fd, buf, sizeof(buf)) > 0);
@@ -438,11 +439,16 @@ static void the_real_tree_stays(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(contents),	cmocka_unit_test(files_are_read_only),
-		cmocka_unit_test(stat_family),	cmocka_unit_test(null_paths),
-		cmocka_unit_test(links),	cmocka_unit_test(directories),
-		cmocka_unit_test(scan_and_glob), cmocka_unit_test(tree_walk),
-		cmocka_unit_test(types_agree),	cmocka_unit_test(stdio),
+		cmocka_unit_test(contents),
+		cmocka_unit_test(files_are_read_only),
+		cmocka_unit_test(stat_family),
+		cmocka_unit_test(null_paths),
+		cmocka_unit_test(links),
+		cmocka_unit_test(directories),
+		cmocka_unit_test(scan_and_glob),
+		cmocka_unit_test(tree_walk),
+		cmocka_unit_test(types_agree),
+		cmocka_unit_test(stdio),
 		cmocka_unit_test(the_real_tree_stays),
 	};
 
