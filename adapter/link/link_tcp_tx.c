@@ -265,6 +265,16 @@ static int gather(struct ea_tcp *tcp, struct iovec *iov, size_t budget)
 	return n;
 }
 
+static size_t total(const struct iovec *iov, int n)
+{
+	size_t len = 0;
+	int i;
+
+	for (i = 0; i < n; i++)
+		len += iov[i].iov_len;
+	return len;
+}
+
 static void advance(struct ea_tcp *tcp, size_t sent)
 {
 	struct ea_tcp_tx *tx = &tcp->tx;
@@ -395,6 +405,9 @@ unsigned int ea_tcp_progress_tx(struct ea_link *link, size_t budget)
 		}
 		tcp->stats.tx_bytes += sent;
 		advance(tcp, sent);
+		/* no call to be told again that the socket is full */
+		if ((size_t)sent < total(iov, n))
+			return EA_TCP_WAIT_OUT;
 		budget -= (size_t)sent < budget ? (size_t)sent : budget;
 	}
 }
