@@ -301,6 +301,14 @@ static void storm(void **state)
 	}
 	print_message("%u connections opened and closed, %u requests and replies sent, %u refused for rate\n",
 		      CLIENTS * CONNS, tries, refused);
+	{
+		json_t *ans = rig_control(r, "{\"command\":\"stats\"}");
+		char *text = json_dumps(ans, JSON_COMPACT);
+
+		print_message("%s\n", text);
+		free(text);
+		json_decref(ans);
+	}
 	assert_true(tries > 3 * CLIENTS * CONNS);
 	rig_advance(r, 200000);
 	rig_wait_status(r, "sessions", 0);
