@@ -233,6 +233,9 @@ static uint32_t conn_progress(struct engine_conn *ec, uint32_t what)
 	if ((what & EPOLLIN) || (conn->rx_wait & (EA_TCP_MORE | EA_TCP_HELD)) || conn->phase == CONN_CLOSING)
 		progress_rx(conn);
 	notified |= conn->notified;
+	/* a full socket is asked again when it says so, not at each post */
+	if (ea_tcp_state(conn->link) == EA_TCP_OPEN && (conn->tx_wait & EA_TCP_WAIT_OUT))
+		notified = false;
 	if (notified || (what & EPOLLOUT) || (conn->tx_wait & EA_TCP_MORE)) {
 		if (conn->rx_first && ea_tcp_state(conn->link) == EA_TCP_OPEN) {
 			conn->tx_wait = 0;
