@@ -649,6 +649,7 @@ static int dev_start(struct host_dev *dev)
 	ret = engine_start();
 	if (ret)
 		goto err_core;
+	uverbs_dev_running(dev);
 	__atomic_store_n(&dev->core, core, __ATOMIC_RELEASE);
 	return 0;
 

@@ -11,6 +11,8 @@ int uverbs_open(struct host_dev *dev, int flags);
 /* The device's number pools, made before its model and gone after it.  0 or -errno. */
 int uverbs_dev_start(struct host_dev *dev);
 void uverbs_dev_stop(struct host_dev *dev);
+/* The device runs, and the engine with it: start watching its port. */
+void uverbs_dev_running(struct host_dev *dev);
 
 /* What the model tells: events for completion channels and async files. */
 extern const struct ea_host_ops uverbs_core_ops;

@@ -69,6 +69,7 @@ int uverbs_dev_start(struct host_dev *dev)
 	if (!uv)
 		return -ENOMEM;
 	dev->uverbs = uv;
+	uv->dev = dev;
 	if (pool_init(&uv->pdn, DEVICE_MAX_PD) || pool_init(&uv->stag, dev->max_mr) ||
 	    pool_init(&uv->cqn, dev->max_cq) || pool_init(&uv->qpn, dev->max_qp)) {
 		uverbs_dev_stop(dev);
@@ -87,6 +88,11 @@ void uverbs_dev_stop(struct host_dev *dev)
 	free(uv->qpn.bits);
 	free(uv);
 	dev->uverbs = NULL;
+}
+
+void uverbs_dev_running(struct host_dev *dev)
+{
+	uv_port_watch(dev->uverbs);
 }
 
 void uverbs_summary(struct host_dev *dev, struct uverbs_summary *sum)
@@ -279,6 +285,9 @@ static void ctx_release(struct host_file *file)
 	engine_ctx_closed(ctx);
 	engine_lock();
 	end_all(ctx);
+	if (ctx->next)
+		ctx->next->prev = ctx->prev;
+	*(ctx->prev ? &ctx->prev->next : &ctx->dev->uverbs->contexts) = ctx->next;
 	if (ctx->live)
 		ctx->dev->uverbs->sum.ctx--;
 	if (ctx->async)
@@ -335,9 +344,18 @@ int uverbs_open(struct host_dev *dev, int flags)
 		REAL(close)(fd);
 		goto err_free;
 	}
+	/* in the list first: once the descriptor stands for it, another thread may close it */
+	engine_lock();
+	ctx->next = dev->uverbs->contexts;
+	if (ctx->next)
+		ctx->next->prev = ctx;
+	dev->uverbs->contexts = ctx;
+	engine_unlock();
 	ret = host_file_install(&ctx->file, fd);
-	if (ret)
-		goto err_free;
+	if (ret) {
+		ctx_release(&ctx->file);
+		return ret;
+	}
 	return fd;
 
 err_free:

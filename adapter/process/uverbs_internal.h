@@ -9,6 +9,7 @@
  *   uverbs_mem.c     PDs and MRs
  *   uverbs_cq.c      completion channels, async files, CQs, events
  *   uverbs_qp.c      QPs
+ *   uverbs_port.c    port events
  *
  * All objects of a device are guarded by the engine lock.  Operations below take it themselves; results are 0
  * or a negative errno.  Handles are the kernel's: the lowest free number of the file.
@@ -34,6 +35,10 @@ struct uv_pool {
 };
 
 struct uverbs_dev {
+	struct host_dev *dev;
+	struct host_ctx *contexts; /* all open files */
+	struct engine_fd links;	   /* news of interfaces; fd -1: cannot be had */
+	bool port_up;
 	struct uv_pool pdn, stag, cqn, qpn;
 	struct uverbs_summary sum;
 };
@@ -41,6 +46,9 @@ struct uverbs_dev {
 /* 0: none is free. */
 uint32_t uv_pool_take(struct uv_pool *pool);
 void uv_pool_give(struct uv_pool *pool, uint32_t number);
+
+/* Watch the interface from now on.  Without the engine lock; the engine runs. */
+void uv_port_watch(struct uverbs_dev *uv);
 
 /* ------------------------------------------------------------------ objects */
 
@@ -102,6 +110,7 @@ enum {
 
 struct host_ctx {
 	struct host_file file;
+	struct host_ctx *prev, *next; /* of the device's contexts */
 	struct host_dev *dev;
 	bool live;		/* GET_CONTEXT was done */
 	struct host_evq *async; /* the first async file's */

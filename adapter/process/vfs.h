@@ -78,7 +78,8 @@ static inline bool vfs_absolute(const char *path)
 			path++;
 		return !*path || (path[0] == 'i' && path[1] == 'n' && path[2] == 'f');
 	}
-	return path[1] == '.'; /* "/./sys", "/../sys" */
+	/* "/./sys", "/../sys"; and the root itself, since programs name files relative to it */
+	return path[1] == '.' || !path[1];
 }
 
 /*

@@ -48,10 +48,21 @@ static void names_free(struct vdir *vd)
 		free(vd->names[--vd->count].name);
 }
 
-static bool is_child(const struct vnode *node, const char *name)
+static const struct vnode *child_named(const struct vnode *node, const char *name)
 {
 	for (node = node->child; node; node = node->next) {
 		if (!strcmp(node->name, name))
+			return node;
+	}
+	return NULL;
+}
+
+static bool has_name(const struct vdir *vd, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < vd->count; i++) {
+		if (!strcmp(vd->names[i].name, name))
 			return true;
 	}
 	return false;
@@ -65,7 +76,7 @@ static bool names_read(struct vdir *vd)
 		[VNODE_LINK] = DT_LNK,
 		[VNODE_CHR] = DT_CHR,
 	};
-	const struct vnode *node = vd->node, *up = node->parent ? node->parent : node;
+	const struct vnode *node = vd->node, *up = node->parent ? node->parent : node, *child;
 	struct dirent *entry;
 	char path[PATH_MAX];
 	DIR *real = NULL;
@@ -79,15 +90,19 @@ static bool names_read(struct vdir *vd)
 	}
 	if (real) {
 		while (good && (entry = REAL(readdir)(real))) {
-			if (!is_child(node, entry->d_name))
+			/* ours stands before a real one of its name, unless it only adds to that */
+			child = child_named(node, entry->d_name);
+			if (!child || child->merged)
 				good = name_add(vd, entry->d_name, entry->d_ino, entry->d_type);
 		}
 		REAL(closedir)(real);
 	} else {
 		good = name_add(vd, ".", node->ino, DT_DIR) && name_add(vd, "..", up->ino, DT_DIR);
 	}
-	for (node = node->child; node && good; node = node->next)
-		good = name_add(vd, node->name, node->ino, types[node->type]);
+	for (child = node->child; child && good; child = child->next) {
+		if (!child->merged || !has_name(vd, child->name))
+			good = name_add(vd, child->name, child->ino, types[child->type]);
+	}
 	return good;
 }
 

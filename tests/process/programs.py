@@ -255,6 +255,26 @@ def plain_user_with_little_locked_memory():
 
 
 @test
+def port_events():
+    need("ibv_asyncwatch", "unshare", "ip")
+    if os.getuid() != 0:
+        return
+    script = f"""
+ip link add hostd0 type veth peer name hostd1 || exit 77
+ip link set hostd0 up; ip link set hostd1 up
+{run} --provider system --device hostd0 stdbuf -oL ibv_asyncwatch & pid=$!
+sleep 1.5; ip link set hostd0 down; sleep 0.5; ip link set hostd0 up; sleep 0.5; ip link del hostd0; sleep 0.5
+kill $pid
+"""
+    out = subprocess.run(["unshare", "-n", "bash", "-c", script], stdout=subprocess.PIPE, text=True, timeout=60,
+                         check=False)
+    if out.returncode == 77:
+        return
+    events = re.findall(r"event_type (\S+) \(\d+\), port 1", out.stdout)
+    assert events == ["IBV_EVENT_PORT_ERR", "IBV_EVENT_PORT_ACTIVE", "IBV_EVENT_PORT_ERR"], out.stdout
+
+
+@test
 def nothing_is_left_behind():
     def files():
         return {path for top in ("/dev/shm", "/tmp", "/run") for path in os.listdir(top)}

@@ -382,18 +382,56 @@ static void tree_walk(void **state)
 
 static void types_agree(void **state)
 {
-	DIR *dir = opendir(PCI);
+	static const char *const paths[] = { PCI, "/sys",	    "/sys/class", "/sys/class/misc",
+					     "/", "/dev/infiniband" };
 	struct dirent *entry;
 	struct stat st;
+	size_t i;
+	DIR *dir;
 
 	(void)state;
-	while ((entry = readdir(dir))) {
-		assert_int_equal(fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW), 0);
-		assert_int_equal(IFTODT(st.st_mode), entry->d_type);
-		if (strcmp(entry->d_name, ".."))
-			assert_int_equal(st.st_ino, entry->d_ino);
+	for (i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		dir = opendir(paths[i]);
+		assert_non_null(dir);
+		while ((entry = readdir(dir))) {
+			if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
+				fail_msg("%s in %s: %s", entry->d_name, paths[i], strerror(errno));
+			if (entry->d_type != DT_UNKNOWN)
+				assert_int_equal(IFTODT(st.st_mode), entry->d_type);
+			/* where something is mounted the number is that of the directory below */
+			if (strncmp(paths[i], "/sys/class", 10) == 0 && strcmp(entry->d_name, ".."))
+				assert_int_equal(st.st_ino, entry->d_ino);
+		}
+		closedir(dir);
 	}
+}
+
+/* As hwloc does: every path relative to a descriptor of the root. */
+static void relative_to_the_root(void **state)
+{
+	int root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd;
+	char buf[64];
+	struct stat st;
+	DIR *dir;
+
+	(void)state;
+	assert_true(root >= 0);
+	fd = openat(root, "sys/class/infiniband/erdma_0/node_type", O_RDONLY);
+	assert_true(fd >= 0);
+	assert_int_equal(read(fd, buf, sizeof(buf)), 8);
+	close(fd);
+	fd = openat(root, "sys/class/infiniband", O_RDONLY | O_DIRECTORY);
+	dir = fdopendir(fd);
+	assert_non_null(dir);
 	closedir(dir);
+	assert_true(readlinkat(root, "sys/class/infiniband/erdma_0", buf, sizeof(buf)) > 0);
+	assert_int_equal(faccessat(root, "dev/infiniband/uverbs0", F_OK, 0), 0);
+	assert_int_equal(fstatat(root, "etc/passwd", &st, 0), 0);
+	assert_true(S_ISREG(st.st_mode));
+	fd = openat(root, "proc/self/status", O_RDONLY);
+	assert_true(fd >= 0);
+	close(fd);
+	close(root);
 }
 
 static void stdio(void **state)
@@ -439,17 +477,12 @@ static void the_real_tree_stays(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(contents),
-		cmocka_unit_test(files_are_read_only),
-		cmocka_unit_test(stat_family),
-		cmocka_unit_test(null_paths),
-		cmocka_unit_test(links),
-		cmocka_unit_test(directories),
-		cmocka_unit_test(scan_and_glob),
-		cmocka_unit_test(tree_walk),
-		cmocka_unit_test(types_agree),
-		cmocka_unit_test(stdio),
-		cmocka_unit_test(the_real_tree_stays),
+		cmocka_unit_test(contents),	 cmocka_unit_test(files_are_read_only),
+		cmocka_unit_test(stat_family),	 cmocka_unit_test(null_paths),
+		cmocka_unit_test(links),	 cmocka_unit_test(directories),
+		cmocka_unit_test(scan_and_glob), cmocka_unit_test(tree_walk),
+		cmocka_unit_test(types_agree),	 cmocka_unit_test(relative_to_the_root),
+		cmocka_unit_test(stdio),	 cmocka_unit_test(the_real_tree_stays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
