@@ -285,7 +285,7 @@ static ssize_t fill(struct ea_tcp *tcp, size_t *want)
 	}
 	stage->iov_base = rx->buf + rx->tail;
 	stage->iov_len = sizeof(rx->buf) - rx->tail;
-	if (covered && rx->seg.len >= RX_LARGE)
+	if (covered >= RX_LARGE)
 		stage->iov_len = RX_AHEAD;
 	/* what follows the listed memory is still payload */
 	if (!covered || covered == rx->seg.len - rx->off)
