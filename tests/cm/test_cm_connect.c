@@ -280,6 +280,7 @@ static void test_killed(void **state)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
+		close(pipefd[1]);
 		if (read(pipefd[0], &rig, sizeof(rig)) != sizeof(rig))
 			_exit(1);
 		rig_client(&client, &rig.addr.sa);
