@@ -36,8 +36,11 @@ struct gidtable {
 	pthread_t thread;
 	pthread_mutex_t lock;
 	bool stop; /* under lock */
-	struct snapshot *newest; /* under lock; NULL: taken */
-	struct snapshot *current; /* the loop's */
+	/* Three that change places: the thread fills work, the loop looks at current. */
+	bool fresh; /* under lock: pending is newer than current */
+	struct snapshot *pending; /* under lock */
+	struct snapshot *work, *current;
+	struct snapshot store[3];
 };
 
 static ssize_t read_text(const char *path, char *buf, size_t size)
@@ -101,16 +104,17 @@ static void drain(int fd)
 		;
 }
 
-static void publish(struct gidtable *t, struct snapshot *s)
+static void publish(struct gidtable *t)
 {
-	struct snapshot *old;
+	struct snapshot *s;
 	uint64_t one = 1;
 
 	pthread_mutex_lock(&t->lock);
-	old = t->newest;
-	t->newest = s;
+	s = t->pending;
+	t->pending = t->work;
+	t->work = s;
+	t->fresh = true;
 	pthread_mutex_unlock(&t->lock);
-	free(old);
 	if (write(t->notify_fd, &one, sizeof(one)) < 0)
 		return; /* a full counter wakes as well */
 }
@@ -118,7 +122,6 @@ static void publish(struct gidtable *t, struct snapshot *s)
 static void *watch(void *arg)
 {
 	struct gidtable *t = arg;
-	struct snapshot *s;
 	uint64_t count;
 	bool stop;
 
@@ -141,11 +144,8 @@ static void *watch(void *arg)
 			poll(NULL, 0, SETTLE_MS);
 			drain(t->netlink_fd);
 		}
-		s = malloc(sizeof(*s));
-		if (!s)
-			continue;
-		scan(t, s);
-		publish(t, s);
+		scan(t, t->work);
+		publish(t);
 	}
 	return NULL;
 }
@@ -162,12 +162,12 @@ struct gidtable *gidtable_new(const char *device, unsigned int port, bool prefer
 	t->prefer_v2 = prefer_v2;
 	t->notify_fd = notify_fd;
 	pthread_mutex_init(&t->lock, NULL);
-	t->current = calloc(1, sizeof(*t->current));
-	if (!t->current)
-		goto err_table;
+	t->current = &t->store[0];
+	t->pending = &t->store[1];
+	t->work = &t->store[2];
 	t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (t->wake_fd < 0)
-		goto err_current;
+		goto err_table;
 	t->netlink_fd = open_netlink();
 	scan(t, t->current);
 	sigfillset(&all);
@@ -184,8 +184,6 @@ err_fds:
 	if (t->netlink_fd >= 0)
 		close(t->netlink_fd);
 	close(t->wake_fd);
-err_current:
-	free(t->current);
 err_table:
 	free(t);
 	return NULL;
@@ -204,24 +202,24 @@ void gidtable_free(struct gidtable *t)
 		close(t->netlink_fd);
 	close(t->wake_fd);
 	pthread_mutex_destroy(&t->lock);
-	free(t->newest);
-	free(t->current);
 	free(t);
 }
 
 bool gidtable_update(struct gidtable *t)
 {
 	struct snapshot *s;
+	bool fresh;
 
 	pthread_mutex_lock(&t->lock);
-	s = t->newest;
-	t->newest = NULL;
+	fresh = t->fresh;
+	if (fresh) {
+		s = t->pending;
+		t->pending = t->current;
+		t->current = s;
+		t->fresh = false;
+	}
 	pthread_mutex_unlock(&t->lock);
-	if (!s)
-		return false;
-	free(t->current);
-	t->current = s;
-	return true;
+	return fresh;
 }
 
 void gidtable_refresh(struct gidtable *t)

@@ -26,6 +26,7 @@ struct double_shm {
 	_Atomic uint32_t last_bad; /* with this errno */
 	_Atomic uint32_t blocked; /* writes that block now */
 	_Atomic uint32_t opened, closed; /* umad files */
+	_Atomic uint64_t allocations; /* calls of malloc and its like; not counted under a sanitizer */
 };
 
 enum double_op {

@@ -19,7 +19,9 @@
 
 #define MAX_PORTS 8
 #define MAX_FILES 256
-#define MAX_GIDS 16
+#define MAX_GIDS 256
+#define FIRST_GIDS 16 /* entries a new port's table has */
+#define GID_SLOTS 8192
 #define MAX_AGENTS 32
 #define BUFFER (8 * 1024 * 1024)
 #define CM_CLASS_WANTED 7
@@ -54,7 +56,14 @@ struct port {
 	bool present, ib_cm;
 	uint8_t gids[MAX_GIDS][16];
 	bool has_gid[MAX_GIDS];
+	unsigned int n_gids;
 	struct queue written;
+};
+
+/* Where a GID is: a hash table with open addressing, made anew when a GID changes. */
+struct place {
+	uint16_t port, index;
+	bool used;
 };
 
 struct fabric {
@@ -66,6 +75,7 @@ struct fabric {
 	pthread_cond_t more;
 	struct port ports[MAX_PORTS];
 	unsigned int n_ports;
+	struct place places[GID_SLOTS];
 	struct file files[MAX_FILES];
 	bool ib_cm_loaded, carry;
 	unsigned int loss;
@@ -199,8 +209,46 @@ static void put_port(struct fabric *f, unsigned int port)
 	put(f, "Ethernet", "/sys/class/infiniband/%s/ports/1/link_layer", d);
 	put(f, "0xffff", "/sys/class/infiniband/%s/ports/1/pkeys/0", d);
 	put(f, "", "/dev/infiniband/umad%u", port);
-	for (unsigned int i = 0; i < MAX_GIDS; i++)
+	for (unsigned int i = 0; i < f->ports[port].n_gids; i++)
 		put_gid(f, port, i);
+}
+
+static unsigned int gid_slot(const uint8_t *gid)
+{
+	uint64_t a, b;
+
+	memcpy(&a, gid, 8);
+	memcpy(&b, gid + 8, 8);
+	return (unsigned int)(((a ^ b * 0x9e3779b97f4a7c15ULL) * 0xd6e8feb86659fd93ULL) >> 40) % GID_SLOTS;
+}
+
+static void rehash(struct fabric *f)
+{
+	memset(f->places, 0, sizeof(f->places));
+	for (unsigned int p = 0; p < f->n_ports; p++) {
+		for (unsigned int i = 0; i < f->ports[p].n_gids; i++) {
+			unsigned int s = gid_slot(f->ports[p].gids[i]);
+
+			if (!f->ports[p].has_gid[i])
+				continue;
+			while (f->places[s].used)
+				s = (s + 1) % GID_SLOTS;
+			f->places[s] = (struct place){ (uint16_t)p, (uint16_t)i, true };
+		}
+	}
+}
+
+static const struct place *find_gid(const struct fabric *f, const uint8_t *gid)
+{
+	unsigned int s = gid_slot(gid);
+
+	for (; f->places[s].used; s = (s + 1) % GID_SLOTS) {
+		const struct place *p = &f->places[s];
+
+		if (memcmp(f->ports[p->port].gids[p->index], gid, 16) == 0)
+			return p;
+	}
+	return NULL;
 }
 
 /* Delivery (under the lock) ------------------------------------------------------------------------ */
@@ -281,14 +329,12 @@ static void route(struct fabric *f, unsigned int from, uint8_t *pkt)
 {
 	const uint8_t *dst = pkt + 36, *src = f->ports[from].gids[pkt[33] % MAX_GIDS];
 
-	for (unsigned int p = 0; p < f->n_ports && f->carry; p++) {
-		for (unsigned int i = 0; i < MAX_GIDS; i++) {
-			if (!f->ports[p].has_gid[i] || memcmp(f->ports[p].gids[i], dst, 16) != 0)
-				continue;
-			if (!lost(f))
-				fabric_reply(f, p, src, i, pkt + PKT_MAD);
-			return;
-		}
+	const struct place *to = f->carry ? find_gid(f, dst) : NULL;
+
+	if (to) {
+		if (!lost(f))
+			fabric_reply(f, to->port, src, to->index, pkt + PKT_MAD);
+		return;
 	}
 	if (f->responder) {
 		f->responder(f->responder_ctx, f, from, pkt);
@@ -542,6 +588,7 @@ unsigned int fabric_add(struct fabric *f, const char *device)
 	n = f->n_ports++;
 	snprintf(f->ports[n].device, sizeof(f->ports[n].device), "%s", device);
 	f->ports[n].present = true;
+	f->ports[n].n_gids = FIRST_GIDS;
 	queue_init(&f->ports[n].written);
 	put_port(f, n);
 	pthread_mutex_unlock(&f->lock);
@@ -557,7 +604,10 @@ void fabric_set_gid(struct fabric *f, unsigned int port, unsigned int index, con
 	memset(p->gids[index], 0, 16);
 	if (gid)
 		memcpy(p->gids[index], gid, 16);
+	for (; p->n_gids <= index; p->n_gids++)
+		put_gid(f, port, p->n_gids);
 	put_gid(f, port, index);
+	rehash(f);
 	pthread_mutex_unlock(&f->lock);
 }
 

@@ -447,7 +447,10 @@ static void random_kills(void **state)
 			;
 	}
 	assert_int_equal(rig_status(r, "sessions"), 0);
-	assert_int_equal(count_fds(r->pid), before);
+	/* The last control connection may still be open. */
+	for (unsigned int i = 0; count_fds(r->pid) > before && i < RIG_MS; i += 10)
+		poll(NULL, 0, 10);
+	assert_true(count_fds(r->pid) <= before);
 	rig_free(r);
 }
 

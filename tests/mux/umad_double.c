@@ -460,3 +460,33 @@ EXPORT int clock_gettime(clockid_t id, struct timespec *ts)
 	ts->tv_nsec = ns % 1000000000;
 	return 0;
 }
+
+#ifdef COUNT_ALLOCATIONS
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t size);
+
+static void count(void)
+{
+	if (shm)
+		shm->allocations++;
+}
+
+EXPORT void *malloc(size_t size)
+{
+	count();
+	return __libc_malloc(size);
+}
+
+EXPORT void *calloc(size_t n, size_t size)
+{
+	count();
+	return __libc_calloc(n, size);
+}
+
+EXPORT void *realloc(void *p, size_t size)
+{
+	count();
+	return __libc_realloc(p, size);
+}
+#endif
