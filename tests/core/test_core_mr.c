@@ -375,6 +375,35 @@ static void misaligned_atomic(void **state)
 	}
 }
 
+/* Alignment is asked of the address that the peer names and of the memory behind it. */
+static void skewed_atomic(void **state)
+{
+	struct ea_mr_attr attr = { .stag = STAG,
+				   .pdn = PD,
+				   .access = ALL_ACCESS,
+				   .type = EA_MR_NORMAL,
+				   .start = 0x1004,
+				   .len = 64 };
+	struct rig rig;
+	int i;
+
+	(void)state;
+	for (i = 0; i < 2; i++) {
+		rig_open(&rig, false);
+		rig_connect(&rig, 4, 4);
+		attr.pages = flat(rig.b.data);
+		assert_int_equal(ea_mr_reg(rig.dev, &attr), 0);
+		put_atomic(&rig.a, OP_FAA, CE, (struct sge){ rig.a.data, 8, rig.a.key }, STAG,
+			   i ? 0x1008 : 0x100c, 1, 0);
+		ring_sq(&rig.a);
+		pump(&rig);
+		expect_wc(&rig, &rig.a.scq, OP_FAA, 0, 4, 0, 0);
+		assert_true(peek64(&rig, rig.b.data) == 0);
+		assert_true(peek64(&rig, rig.b.data + 8) == 0);
+		rig_close(&rig);
+	}
+}
+
 /* The life of a region for fast registration. */
 static void fast_registration(void **state)
 {
@@ -570,6 +599,7 @@ int main(void)
 		cmocka_unit_test(register_checks),
 		cmocka_unit_test(rights),
 		cmocka_unit_test(misaligned_atomic),
+		cmocka_unit_test(skewed_atomic),
 		cmocka_unit_test(fast_registration),
 		cmocka_unit_test(bad_fast_registration),
 		cmocka_unit_test(dma_region),

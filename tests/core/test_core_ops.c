@@ -239,6 +239,37 @@ static void write_with_imm(void **state)
 	}
 }
 
+/* The length of a write is told once, with the immediate that follows it. */
+static void immediate_alone(void **state)
+{
+	uint8_t imm[EA_IMM_DATA_LEN];
+	struct ea_rx_seg seg;
+	struct rig rig;
+	struct wc wc;
+	int i;
+
+	(void)state;
+	rig_open(&rig, false);
+	rig_connect(&rig, 1, 1);
+	ea_imm_encode(7, imm);
+	for (i = 0; i < 3; i++) {
+		put_recv(&rig.b, 0, 0, 0);
+		if (i == 1) {
+			seg = tagged(EA_RDMAP_WRITE, rig.b.key, rig.b.data, 5, false);
+			assert_int_equal(feed(&rig.b, &seg, "12345"), 0);
+			seg = tagged(EA_RDMAP_WRITE, rig.b.key, rig.b.data + 5, 4, true);
+			assert_int_equal(feed(&rig.b, &seg, "6789"), 0);
+		}
+		seg = untagged(EA_RDMAP_IMM, 0, i + 1, 0, 0, sizeof(imm), true);
+		assert_int_equal(feed(&rig.b, &seg, imm), 0);
+		assert_true(poll(&rig, &rig.b.rcq, &wc));
+		assert_int_equal(wc.opcode, OP_RECV_IMM);
+		assert_int_equal(wc.size, i == 1 ? 9 : 0);
+		expect_imm(&wc, 7);
+	}
+	rig_close(&rig);
+}
+
 static void solicited(void **state)
 {
 	struct {
@@ -416,9 +447,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(write_sizes),	     cmocka_unit_test(six_sges),
 		cmocka_unit_test(inline_everywhere), cmocka_unit_test(send_kinds),
-		cmocka_unit_test(write_with_imm),    cmocka_unit_test(solicited),
-		cmocka_unit_test(read_sizes),	     cmocka_unit_test(reads_both_ways),
-		cmocka_unit_test(atomics),	     cmocka_unit_test(invalidating_read),
+		cmocka_unit_test(write_with_imm),    cmocka_unit_test(immediate_alone),
+		cmocka_unit_test(solicited),	     cmocka_unit_test(read_sizes),
+		cmocka_unit_test(reads_both_ways),   cmocka_unit_test(atomics),
+		cmocka_unit_test(invalidating_read),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

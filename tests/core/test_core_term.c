@@ -658,6 +658,37 @@ static void terminates_are_told(void **state)
 	told(EA_TERM_TAGGED_STAG, &resp, -1, 0);
 }
 
+/* The write of a write with immediate is out, the immediate, which would be the second message, is not. */
+static void told_before_immediate(void **state)
+{
+	struct ea_rx_seg seg, send = untagged(EA_RDMAP_SEND, 0, 1, 0, 0, 64, true);
+	uint8_t buf[EA_TERMINATE_MAX];
+	struct ea_terminate term;
+	struct ea_tx_msg msg;
+	struct rig rig;
+	struct sge sge;
+	int i;
+
+	(void)state;
+	rig_open(&rig, false);
+	rig_connect(&rig, 1, 1);
+	sge = (struct sge){ rig.a.data, 64, rig.a.key };
+	put_read(&rig.a, OP_READ, 0, sge, 0x1100, 0x1000, 0);
+	put_send(&rig.a, OP_SEND, 0, &sge, 1, 0);
+	put_write(&rig.a, OP_WRITE_IMM, 0, &sge, 1, 0x4400, 0x4000, 0);
+	ring_sq(&rig.a);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
+	assert_int_equal(msg.opcode, EA_RDMAP_WRITE);
+	ea_terminate_init(&term, ea_term_codes(EA_TERM_UNTAGGED_LEN), send.raw, 82, NULL);
+	seg = untagged(EA_RDMAP_TERMINATE, 2, 1, 0, 0, ea_terminate_encode(&term, buf), true);
+	assert_int_equal(feed(&rig.a, &seg, buf), ESHUTDOWN);
+	expect_wc(&rig, &rig.a.scq, OP_READ, 0, FLUSH, 0, 0);
+	expect_wc(&rig, &rig.a.scq, OP_SEND, 0, 2, 2, 0);
+	expect_wc(&rig, &rig.a.scq, OP_WRITE_IMM, 0, FLUSH, 3, 0);
+	rig_close(&rig);
+}
+
 /* A Terminate of any content ends the QP and nothing else. */
 static void garbage_terminates(void **state)
 {
@@ -689,7 +720,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(breaches_are_told),   cmocka_unit_test(link_error),
 		cmocka_unit_test(ird_limit),	       cmocka_unit_test(dereg_under_response),
-		cmocka_unit_test(terminates_are_told), cmocka_unit_test(garbage_terminates),
+		cmocka_unit_test(terminates_are_told), cmocka_unit_test(told_before_immediate),
+		cmocka_unit_test(garbage_terminates),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
