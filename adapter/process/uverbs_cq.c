@@ -310,18 +310,23 @@ int uv_cq_create(struct host_ctx *ctx, const struct uv_cq_req *req,
 		host_evq_get(ctx->async);
 	}
 	ret = cq_install(ctx, cq, ureq.qbuf_va);
-	engine_unlock();
-	if (ret)
-		goto err_free;
-	*resp = (struct ib_uverbs_create_cq_resp){ .cq_handle = cq->obj.handle, .cqe = depth };
-	uresp = (struct erdma_uresp_create_cq){ .cq_id = cq->host.cqn, .num_cqe = depth };
-	ret = uv_udata_out(&req->udata, &uresp, sizeof(uresp));
-	if (ret) {
-		engine_lock();
-		uv_cq_end(ctx, cq);
+	if (!ret) {
+		/* under the lock: another thread that guesses the handle may destroy the CQ as soon as it is free */
+		*resp = (struct ib_uverbs_create_cq_resp){
+			.cq_handle = cq->obj.handle,
+			.cqe = depth,
+		};
+		uresp = (struct erdma_uresp_create_cq){
+			.cq_id = cq->host.cqn,
+			.num_cqe = depth,
+		};
+		ret = uv_udata_out(&req->udata, &uresp, sizeof(uresp));
+		if (ret)
+			uv_cq_end(ctx, cq);
 		engine_unlock();
+		return ret;
 	}
-	return ret;
+	engine_unlock();
 
 err_free:
 	engine_lock();

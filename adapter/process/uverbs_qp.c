@@ -223,27 +223,25 @@ int uv_qp_create(struct host_ctx *ctx, const struct uv_qp_req *req, uint32_t *ha
 	ret = find_parts(ctx, req, qp);
 	if (!ret)
 		ret = qp_install(ctx, qp, ureq.qbuf_va, rq_offset);
-	if (ret && qp->host.async)
+	if (!ret) {
+		/* under the lock: another thread that guesses the handle may destroy the QP as soon as it is free */
+		*handle = qp->obj.handle;
+		*qpn = qp->host.qpn;
+		uresp = (struct erdma_uresp_create_qp){
+			.qp_id = qp->host.qpn,
+			.num_sqe = qp->sq_blocks,
+			.num_rqe = qp->rq_depth,
+			.rq_offset = rq_offset,
+		};
+		ret = uv_udata_out(&req->udata, &uresp, sizeof(uresp));
+		if (ret)
+			uv_qp_end(ctx, qp);
+		engine_unlock();
+		return ret;
+	}
+	if (qp->host.async)
 		host_evq_put(qp->host.async);
 	engine_unlock();
-	if (ret)
-		goto err_free;
-	*handle = qp->obj.handle;
-	*qpn = qp->host.qpn;
-	uresp = (struct erdma_uresp_create_qp){
-		.qp_id = qp->host.qpn,
-		.num_sqe = qp->sq_blocks,
-		.num_rqe = qp->rq_depth,
-		.rq_offset = rq_offset,
-	};
-	ret = uv_udata_out(&req->udata, &uresp, sizeof(uresp));
-	if (ret) {
-		engine_lock();
-		uv_qp_end(ctx, qp);
-		engine_unlock();
-	}
-	return ret;
-
 err_free:
 	free(qp);
 	return ret;

@@ -37,6 +37,18 @@
 #define INSTRUMENTED 0
 #endif
 
+/* ThreadSanitizer lets no child of a program with threads start threads. */
+#if defined(__SANITIZE_THREAD__)
+#define TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TSAN 1
+#endif
+#endif
+#ifndef TSAN
+#define TSAN 0
+#endif
+
 #define UVERBS "/dev/infiniband/uverbs0"
 
 /* GET_CONTEXT by write(): 0, or errno. */
@@ -258,6 +270,8 @@ static void fork_child(void **state)
 	pid_t pid;
 
 	(void)state;
+	if (TSAN)
+		skip();
 	for (i = 0; i < 20; i++) {
 		pid = fork();
 		if (!pid)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <rdma/erdma-abi.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -942,6 +943,110 @@ static void many_objects(void **state)
 	close(fd);
 }
 
+struct worker {
+	pthread_t thread;
+	int fd;
+	uint32_t pd;
+	unsigned int number;
+	unsigned char *memory;
+	unsigned int failures;
+};
+
+/* Objects of its own on a shared file, and blind destroys of whatever handle the others may have. */
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	uint64_t at = (uintptr_t)w->memory;
+	struct ib_uverbs_reg_mr_resp mr;
+	struct erdma_ureq_create_cq ureq = { .db_record_va = at + 60000,
+					     .qbuf_va = at,
+					     .qbuf_len = 2048 };
+	struct erdma_uresp_create_cq uresp;
+	struct ib_uverbs_destroy_cq_resp gone;
+	struct ib_uverbs_attr *handle;
+	struct call call;
+	uint32_t cqe;
+	int i, err;
+
+	for (i = 0; i < 300; i++) {
+		if (mr_reg(w->fd, w->pd, at, 4096, at, 7, &mr))
+			w->failures++;
+		/* someone else's guess may have been quicker */
+		err = mr_destroy(w->fd, mr.mr_handle);
+		if (err && err != ENOENT && err != EINVAL)
+			w->failures++;
+		call_begin(&call, UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
+		handle = call_add(&call, UVERBS_ATTR_CREATE_CQ_HANDLE, 0, 0);
+		call_add(&call, UVERBS_ATTR_CREATE_CQ_CQE, 4, 64);
+		call_add(&call, UVERBS_ATTR_CREATE_CQ_USER_HANDLE, 8, at);
+		call_add(&call, UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, 4, 0);
+		call_add(&call, UVERBS_ATTR_CREATE_CQ_RESP_CQE, 4, (uintptr_t)&cqe);
+		call_add(&call, UVERBS_ATTR_UHW_IN, sizeof(ureq), (uintptr_t)&ureq);
+		call_add(&call, UVERBS_ATTR_UHW_OUT, sizeof(uresp), (uintptr_t)&uresp);
+		if (call_do(w->fd, &call)) {
+			w->failures++;
+			continue;
+		}
+		err = cq_destroy(w->fd, handle->data, &gone);
+		if (err && err != ENOENT && err != EINVAL)
+			w->failures++;
+		cq_destroy(w->fd, i % 8, &gone);
+		mr_destroy(w->fd, i % 8);
+	}
+	return NULL;
+}
+
+static void many_threads(void **state)
+{
+	enum {
+		THREADS = 4
+	};
+	struct worker workers[THREADS];
+	int fd = dev_open(NULL), i;
+	uint32_t pd = pd_alloc(fd);
+
+	(void)state;
+	for (i = 0; i < THREADS; i++) {
+		workers[i] = (struct worker){
+			.fd = fd, .pd = pd, .number = i, .memory = memory + i * 65536
+		};
+		assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+	}
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(workers[i].thread, NULL);
+		assert_int_equal(workers[i].failures, 0);
+	}
+	close(fd);
+}
+
+/* A file that is closed while another thread is in a command on it. */
+static void *command_until_closed(void *arg)
+{
+	struct ib_uverbs_query_device req = { 0 };
+	struct ib_uverbs_query_device_resp resp;
+	int fd = *(int *)arg;
+
+	while (!invoke_write(fd, IB_USER_VERBS_CMD_QUERY_DEVICE, &req, sizeof(req), &resp,
+			     sizeof(resp)))
+		;
+	return NULL;
+}
+
+static void close_under_way(void **state)
+{
+	pthread_t thread;
+	int i, fd;
+
+	(void)state;
+	for (i = 0; i < 50; i++) {
+		fd = dev_open(NULL);
+		assert_int_equal(pthread_create(&thread, NULL, command_until_closed, &fd), 0);
+		usleep(200);
+		close(fd);
+		pthread_join(thread, NULL);
+	}
+}
+
 /* ------------------------------------------------------------------ write() */
 
 static void write_framing(void **state)
@@ -1123,6 +1228,8 @@ int main(void)
 		cmocka_unit_test(modify_rules),
 		cmocka_unit_test(query_qp),
 		cmocka_unit_test(many_objects),
+		cmocka_unit_test(many_threads),
+		cmocka_unit_test(close_under_way),
 		cmocka_unit_test(write_framing),
 		cmocka_unit_test(write_only),
 	};
