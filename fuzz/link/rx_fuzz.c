@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "fuzz/wire/require.h"
 #include "tests/link/peer.h"
 
 enum {
@@ -28,12 +29,6 @@ enum {
 	BUS = 0x1000,
 	STREAM_MAX = 1 << 16,
 };
-
-#define require(cond)            \
-	do {                     \
-		if (!(cond))     \
-			abort(); \
-	} while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

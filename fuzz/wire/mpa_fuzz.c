@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "adapter/wire/mpa.h"
+#include "fuzz/wire/require.h"
 
 enum {
 	KIND = 1 << 0,
@@ -17,12 +18,6 @@ enum {
 	OUR_IRD = 128,
 	OUR_ORD = 16,
 };
-
-#define require(cond)            \
-	do {                     \
-		if (!(cond))     \
-			abort(); \
-	} while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

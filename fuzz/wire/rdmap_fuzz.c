@@ -5,12 +5,7 @@
 #include <string.h>
 
 #include "adapter/wire/rdmap.h"
-
-#define require(cond)            \
-	do {                     \
-		if (!(cond))     \
-			abort(); \
-	} while (0)
+#include "fuzz/wire/require.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

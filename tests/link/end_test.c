@@ -45,6 +45,22 @@ static void expect_closed(struct rig *rig, int err)
 	assert_int_equal(ea_tcp_progress(rig->link, 1, 1), EA_TCP_ENDED);
 }
 
+/* The process of @rig is killed, so to say. */
+static void reset(struct rig *rig)
+{
+	ea_tcp_destroy(rig->link, true);
+	rig->link = NULL;
+	close(rig->fd);
+	rig->fd = -1;
+}
+
+static void expect_reset(struct rig *rig)
+{
+	assert_int_equal(ea_tcp_state(rig->link), EA_TCP_CLOSED);
+	assert_true(ea_tcp_error(rig->link) == ECONNRESET || ea_tcp_error(rig->link) == EPIPE);
+	assert_int_equal(rig->events, 1);
+}
+
 static void orderly(void **state)
 {
 	struct rig_wc wc;
@@ -156,10 +172,7 @@ static void reset_by_peer(void **state)
 	(void)state;
 	pair_open(&pair, true);
 	rig_post_recv(&pair.b, 0, 100);
-	ea_tcp_destroy(pair.a.link, true);
-	pair.a.link = NULL;
-	close(pair.a.fd);
-	pair.a.fd = -1;
+	reset(&pair.a);
 	rig_pump(&pair.b, NULL);
 	expect_closed(&pair.b, ECONNRESET);
 	assert_int_equal(qp_state(&pair.b), EA_QP_ERROR);
@@ -184,19 +197,14 @@ static void reset_found_by_send(void **state)
 	rig_fill(&pair.a, 0, 500, 1);
 	rig_post_send(&pair.a, 0, 500, RIG_SIGNAL);
 	ea_tcp_progress_tx(pair.a.link, 1 << 20);
-	ea_tcp_destroy(pair.a.link, true);
-	pair.a.link = NULL;
-	close(pair.a.fd);
-	pair.a.fd = -1;
+	reset(&pair.a);
 	rig_post_recv(&pair.b, 0, 1000);
 	for (i = 0; i < 3; i++) {
 		rig_post_send(&pair.b, 0, 8, RIG_SIGNAL);
 		ea_tcp_progress_tx(pair.b.link, 1 << 20);
 	}
 	rig_pump(&pair.b, NULL);
-	assert_int_equal(ea_tcp_state(pair.b.link), EA_TCP_CLOSED);
-	assert_true(ea_tcp_error(pair.b.link) == ECONNRESET || ea_tcp_error(pair.b.link) == EPIPE);
-	assert_int_equal(pair.b.events, 1);
+	expect_reset(&pair.b);
 	i = 0;
 	while (rig_poll(&pair.b, &wc))
 		i += wc.qtype == EA_QTYPE_RQ && !wc.syndrome && wc.size == 500;
@@ -214,16 +222,11 @@ static void reset_found_while_held(void **state)
 	pair_open(&pair, true);
 	rig_post_send(&pair.a, 0, 500, RIG_SIGNAL);
 	rig_pump(&pair.a, &pair.b);
-	ea_tcp_destroy(pair.a.link, true);
-	pair.a.link = NULL;
-	close(pair.a.fd);
-	pair.a.fd = -1;
+	reset(&pair.a);
 	for (i = 0; i < 3; i++)
 		rig_post_send(&pair.b, 0, 8, RIG_SIGNAL);
 	rig_pump(&pair.b, NULL);
-	assert_int_equal(ea_tcp_state(pair.b.link), EA_TCP_CLOSED);
-	assert_true(ea_tcp_error(pair.b.link) == ECONNRESET || ea_tcp_error(pair.b.link) == EPIPE);
-	assert_int_equal(pair.b.events, 1);
+	expect_reset(&pair.b);
 	pair_close(&pair);
 }
 

@@ -256,26 +256,32 @@ static void terminate_copies_header(void **state)
 	close_case(&c);
 }
 
+/* @count READs of @len bytes each, as the peer would ask for them. */
+static void ask_for_reads(struct case_ *c, uint32_t count, uint32_t len)
+{
+	struct ea_read_req req = { .len = len, .src_stag = RIG_STAG };
+	uint8_t buf[EA_READ_REQ_LEN];
+	struct ea_ddp_hdr hdr;
+	uint32_t i;
+
+	req.src_to = (uintptr_t)c->rig.mem;
+	ea_read_req_encode(&req, buf);
+	for (i = 0; i < count; i++) {
+		hdr = peer_hdr(EA_RDMAP_READ_REQ, i + 1);
+		peer_segment(&c->out, &hdr, buf, sizeof(buf), false);
+	}
+	peer_write(c->fds[1], c->out.p, c->out.len, &c->rig);
+	rig_pump(&c->rig, NULL);
+}
+
 /* More READs than our IRD: the peer is stopped, not queued. */
 static void too_many_reads(void **state)
 {
-	uint8_t buf[EA_READ_REQ_LEN];
-	struct ea_read_req req;
-	struct ea_ddp_hdr hdr;
 	struct case_ c;
-	uint32_t i;
 
 	(void)state;
 	open_case(&c, false);
-	req = (struct ea_read_req){ .len = 1 << 19, .src_stag = RIG_STAG };
-	req.src_to = (uintptr_t)c.rig.mem;
-	ea_read_req_encode(&req, buf);
-	for (i = 0; i < 18; i++) {
-		hdr = peer_hdr(EA_RDMAP_READ_REQ, i + 1);
-		peer_segment(&c.out, &hdr, buf, sizeof(buf), false);
-	}
-	peer_write(c.fds[1], c.out.p, c.out.len, &c.rig);
-	rig_pump(&c.rig, NULL);
+	ask_for_reads(&c, 18, 1 << 19);
 	assert_int_equal(c.rig.events, 1);
 	assert_int_equal(ea_tcp_state(c.rig.link), EA_TCP_CLOSING);
 	close_case(&c);
@@ -284,24 +290,13 @@ static void too_many_reads(void **state)
 /* A peer that asks for data and never reads: its requests end, our memory does not grow. */
 static void reader_that_never_reads(void **state)
 {
-	uint8_t buf[EA_READ_REQ_LEN];
 	struct ea_tcp_stats before, after;
-	struct ea_read_req req;
-	struct ea_ddp_hdr hdr;
 	struct case_ c;
 	uint32_t i;
 
 	(void)state;
 	open_case(&c, false);
-	req = (struct ea_read_req){ .len = 1 << 20, .src_stag = RIG_STAG };
-	req.src_to = (uintptr_t)c.rig.mem;
-	ea_read_req_encode(&req, buf);
-	for (i = 0; i < 16; i++) {
-		hdr = peer_hdr(EA_RDMAP_READ_REQ, i + 1);
-		peer_segment(&c.out, &hdr, buf, sizeof(buf), false);
-	}
-	peer_write(c.fds[1], c.out.p, c.out.len, &c.rig);
-	rig_pump(&c.rig, NULL);
+	ask_for_reads(&c, 16, 1 << 20);
 	ea_tcp_stats(c.rig.link, &before);
 	assert_true(before.tx_bytes < 4 << 20);
 	for (i = 0; i < 100; i++)
