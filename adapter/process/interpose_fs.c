@@ -479,8 +479,15 @@ INTERPOSE int eaccess(const char *path, int mode)
 static ssize_t do_readlink(int dirfd, const char *path, char *buf, size_t size)
 {
 	struct vfs_res res;
+	bool placeholder;
 	size_t len;
 
+	if (!*path && (res.node = vfs_fd_dir(dirfd, &placeholder)) && res.node->type == VNODE_LINK) {
+		/* the descriptor is the link itself */
+		len = res.node->len < size ? res.node->len : size;
+		memcpy(buf, res.node->text, len);
+		return len;
+	}
 	switch (vfs_lookup(dirfd, path, false, &res)) {
 	case VFS_NODE:
 		if (res.node->type != VNODE_LINK)
@@ -617,6 +624,16 @@ DEFINE_LISTXATTR(llistxattr, false)
 /* The tree lies in sysfs: say what /sys says, or at least that it is one. */
 #define SYSFS_MAGIC_NUMBER 0x62656572
 
+static void sysfs_statfs(struct statfs *buf)
+{
+	if (!REAL(statfs)("/sys", buf))
+		return;
+	memset(buf, 0, sizeof(*buf));
+	buf->f_type = SYSFS_MAGIC_NUMBER;
+	buf->f_bsize = 4096;
+	buf->f_namelen = NAME_MAX;
+}
+
 static int do_statfs(const char *path, struct statfs *buf)
 {
 	struct vfs_res res;
@@ -626,12 +643,7 @@ static int do_statfs(const char *path, struct statfs *buf)
 		return -1;
 	if (!found)
 		return REAL(statfs)(path, buf);
-	if (REAL(statfs)("/sys", buf)) {
-		memset(buf, 0, sizeof(*buf));
-		buf->f_type = SYSFS_MAGIC_NUMBER;
-		buf->f_bsize = 4096;
-		buf->f_namelen = NAME_MAX;
-	}
+	sysfs_statfs(buf);
 	return 0;
 }
 
@@ -644,4 +656,24 @@ INTERPOSE int statfs64(const char *path, struct statfs64 *buf)
 {
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(statfs64)(path, buf) :
 					       do_statfs(path, (struct statfs *)buf);
+}
+
+static int do_fstatfs(int fd, struct statfs *buf)
+{
+	bool placeholder;
+
+	if (!vfs_fd_dir(fd, &placeholder) || !placeholder)
+		return REAL(fstatfs)(fd, buf);
+	sysfs_statfs(buf);
+	return 0;
+}
+
+INTERPOSE int fstatfs(int fd, struct statfs *buf)
+{
+	return host_fd_ours(fd) ? do_fstatfs(fd, buf) : REAL(fstatfs)(fd, buf);
+}
+
+INTERPOSE int fstatfs64(int fd, struct statfs64 *buf)
+{
+	return host_fd_ours(fd) ? do_fstatfs(fd, (struct statfs *)buf) : REAL(fstatfs64)(fd, buf);
 }

@@ -286,6 +286,7 @@ struct vnode *vfs_fd_dir(int fd, bool *placeholder)
 	return node;
 }
 
+/* A descriptor that stands for a directory, or (O_PATH) for a link. */
 static int open_dir(const struct vfs_res *res, int flags)
 {
 	struct dir_file *dir;
@@ -381,9 +382,13 @@ int vfs_open(const struct vfs_res *res, int flags)
 		}
 		break;
 	default:
-		/* a link, and O_NOFOLLOW */
-		errno = ELOOP;
-		return -1;
+		/* a link, and O_NOFOLLOW: only as a place in the tree, as with the kernel */
+		if (!(flags & O_PATH)) {
+			errno = ELOOP;
+			return -1;
+		}
+		fd = open_dir(res, flags);
+		break;
 	}
 	if (fd >= 0)
 		errno = saved_errno;

@@ -187,6 +187,7 @@ __attribute__((no_sanitize("undefined"))) static void null_paths(void **state)
 static void links(void **state)
 {
 	char buf[PATH_MAX], *path;
+	struct stat st;
 	ssize_t n;
 	int dir;
 
@@ -201,6 +202,15 @@ static void links(void **state)
 	assert_int_equal(errno, EINVAL);
 	dir = open(VERBS, O_RDONLY | O_DIRECTORY);
 	assert_true(readlinkat(dir, "uverbs0", buf, sizeof(buf)) > 0);
+	close(dir);
+	/* a descriptor of the link itself, as systemd's libraries walk */
+	dir = open(IB, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	assert_true(dir >= 0);
+	assert_int_equal(fstat(dir, &st), 0);
+	assert_true(S_ISLNK(st.st_mode));
+	assert_int_equal(readlinkat(dir, "", buf, sizeof(buf)), n);
+	assert_int_equal(openat(dir, "ports", O_RDONLY), -1);
+	assert_int_equal(errno, ENOTDIR);
 	close(dir);
 	assert_string_equal(realpath(IB "/device", buf), PCI);
 	path = realpath(VERBS "/uverbs0/device/infiniband/erdma_0/ports", NULL);
