@@ -15,6 +15,10 @@
  * With CRC, payload lies in its target before its CRC was checked; a message is never reported as
  * received when it was wrong.
  *
+ * An FPDU that has begun must be finished before anything else can follow.  When the QP ends while
+ * the socket is full, the core gives no payload any more; the stream then ends inside that FPDU,
+ * and no Terminate can be sent: the peer sees a broken stream instead of the cause.
+ *
  * Bounds: nothing is allocated after creation.  A link takes EA_TCP_LINK_SIZE bytes at most; what
  * the peer sends and nobody takes stays in the kernel's socket buffer, whose limit stops the peer.
  *
