@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fuzz/core/box.h"
+#include "fuzz/core/input.h"
 
 enum command {
 	RAW_SQ,	  /* side, place, 32 bytes */
@@ -28,26 +29,6 @@ enum command {
 	COMMANDS,
 };
 
-struct input {
-	const uint8_t *p;
-	size_t left;
-};
-
-static uint8_t u8(struct input *in)
-{
-	if (!in->left)
-		return 0;
-	in->left--;
-	return *in->p++;
-}
-
-static uint16_t u16(struct input *in)
-{
-	uint16_t v = u8(in);
-
-	return (uint16_t)(v | u8(in) << 8);
-}
-
 static void bytes(struct input *in, uint8_t *out, size_t n)
 {
 	while (n--)
@@ -61,16 +42,6 @@ static uint8_t *at(struct box *box, uint32_t off)
 	if (box->scattered)
 		page = BOX_PAGES - 1 - page;
 	return box->mem + page * BOX_PAGE + off % BOX_PAGE;
-}
-
-static void put64(uint8_t *p, uint64_t v)
-{
-	memcpy(p, &v, sizeof(v));
-}
-
-static void put32(uint8_t *p, uint32_t v)
-{
-	memcpy(p, &v, sizeof(v));
 }
 
 struct queues {

@@ -9,19 +9,7 @@
 #include <string.h>
 
 #include "fuzz/core/box.h"
-
-struct input {
-	const uint8_t *p;
-	size_t left;
-};
-
-static uint8_t u8(struct input *in)
-{
-	if (!in->left)
-		return 0;
-	in->left--;
-	return *in->p++;
-}
+#include "fuzz/core/input.h"
 
 static uint64_t u64(struct input *in)
 {
@@ -40,22 +28,12 @@ static uint64_t near(struct input *in)
 	return BOX_REGION + (v | (uint32_t)u8(in) << 8);
 }
 
-static void put64(uint8_t *p, uint64_t v)
-{
-	memcpy(p, &v, sizeof(v));
-}
-
 static uint64_t get64(const uint8_t *p)
 {
 	uint64_t v;
 
 	memcpy(&v, p, sizeof(v));
 	return v;
-}
-
-static void put32(uint8_t *p, uint32_t v)
-{
-	memcpy(p, &v, sizeof(v));
 }
 
 /*

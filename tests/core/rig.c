@@ -449,6 +449,14 @@ uint16_t put_inv(struct qp *qp, uint32_t flags, uint32_t stag)
 	return put(qp, w, 32, OP_LOCAL_INV, flags, 0);
 }
 
+void put_one(struct qp *qp, uint32_t flags)
+{
+	struct qp *peer = qp == &qp->rig->a ? &qp->rig->b : &qp->rig->a;
+	struct sge sge = sge_of(qp, 0, 100);
+
+	put_write(qp, OP_WRITE, flags, &sge, 1, peer->key, peer->data, 0);
+}
+
 static uint64_t wqe_at(struct qp *qp, uint16_t index, uint32_t off)
 {
 	uint32_t block = (index + off / 32) & ((1u << qp->sq_shift) - 1);
@@ -535,7 +543,7 @@ bool poll(struct rig *rig, struct cq *cq, struct wc *wc)
 void expect_wc(struct rig *rig, struct cq *cq, uint32_t opcode, uint32_t qtype, uint32_t syn,
 	       uint32_t index, uint32_t size)
 {
-	struct wc wc;
+	struct wc wc = { 0 };
 
 	assert_true(poll(rig, cq, &wc));
 	assert_int_equal(wc.syn, syn);

@@ -64,6 +64,20 @@ enum flag {
 	F_INLINE = 8
 };
 
+enum syndrome {
+	SYN_GENERAL = 1,
+	SYN_RECV_FORMAT = 2,
+	SYN_FORMAT = 8,
+	SYN_ORD = 9,
+	SYN_STAG = 10,
+	SYN_ADDR = 11,
+	SYN_RIGHT = 12,
+	SYN_PD = 13,
+	SYN_WRAP = 14,
+	SYN_FLUSH = 15,
+	SYN_RETRY = 16,
+};
+
 struct event {
 	bool async;
 	uint32_t kind;	 /* async: enum ea_async_event */
@@ -127,6 +141,11 @@ struct rig {
 	struct qp a, b;
 };
 
+static inline struct sge sge_of(const struct qp *qp, uint32_t off, uint32_t len)
+{
+	return (struct sge){ .addr = qp->data + off, .len = len, .lkey = qp->key };
+}
+
 /* The device and two unconnected QPs: 1 and 2, CQs 1 to 4. */
 void rig_open(struct rig *rig, bool scattered);
 void rig_close(struct rig *rig);
@@ -168,6 +187,7 @@ uint16_t put_atomic(struct qp *qp, uint32_t op, uint32_t flags, struct sge resul
 uint16_t put_reg(struct qp *qp, uint32_t flags, uint32_t stag, uint64_t iova, uint32_t len,
 		 uint32_t access, uint32_t type, const uint64_t *pages, uint32_t n);
 uint16_t put_inv(struct qp *qp, uint32_t flags, uint32_t stag);
+void put_one(struct qp *qp, uint32_t flags); /* a write of 100 bytes from data to the peer's */
 void patch64(struct qp *qp, uint16_t index, uint32_t off, uint64_t clear, uint64_t set);
 void patch32(struct qp *qp, uint16_t index, uint32_t off, uint32_t value);
 void ring_sq(struct qp *qp);

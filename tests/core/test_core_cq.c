@@ -2,14 +2,10 @@
 /* Completion queues: laps, arming, firing, lost memory. */
 #include "tests/core/rig.h"
 
-enum {
-	CE = F_CE
-};
-
 /* One completion on a's send CQ. */
 static void complete(struct rig *rig)
 {
-	put_write_inline(&rig->a, OP_WRITE, CE, "x", 1, rig->b.key, rig->b.data, 0);
+	put_write_inline(&rig->a, OP_WRITE, F_CE, "x", 1, rig->b.key, rig->b.data, 0);
 	ring_sq(&rig->a);
 	pump(rig);
 }
@@ -297,7 +293,7 @@ static void shared(void **state)
 	}
 	for (i = 0; i < 2; i++) {
 		put_recv(qps[i], 0, 0, 0);
-		put_send(qps[i], OP_SEND, CE, NULL, 0, 0);
+		put_send(qps[i], OP_SEND, F_CE, NULL, 0, 0);
 		ring_sq(qps[i]);
 	}
 	pump(&rig);

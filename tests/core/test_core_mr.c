@@ -3,11 +3,7 @@
 #include "tests/core/rig.h"
 
 enum {
-	CE = F_CE,
 	STAG = 0x4200,
-	SYN_STAG = 10,
-	SYN_ADDR = 11,
-	SYN_WRAP = 14
 };
 
 /* A write of @len bytes of @seed into the region by the peer; its result. */
@@ -179,7 +175,7 @@ static void huge(void **state)
 	reconnect(&rig);
 
 	/* SGEs whose lengths add up to 2^32 + 100 */
-	put_send(&rig.a, OP_SEND, CE,
+	put_send(&rig.a, OP_SEND, F_CE,
 		 (struct sge[]){ { start, UINT32_MAX, STAG }, { start, 101, STAG } }, 2, 0);
 	ring_sq(&rig.a);
 	pump(&rig);
@@ -329,11 +325,11 @@ static void rights(void **state)
 			poke64(&rig, rig.b.data, 7);
 			poke64(&rig, rig.a.data, 9);
 			if (cases[i].op == OP_WRITE)
-				put_write(&rig.a, OP_WRITE, CE, &sge, 1, STAG, rig.b.data, 0);
+				put_write(&rig.a, OP_WRITE, F_CE, &sge, 1, STAG, rig.b.data, 0);
 			else if (cases[i].op == OP_READ)
-				put_read(&rig.a, OP_READ, CE, sge, STAG, rig.b.data, 0);
+				put_read(&rig.a, OP_READ, F_CE, sge, STAG, rig.b.data, 0);
 			else
-				put_atomic(&rig.a, OP_FAA, CE, sge, STAG, rig.b.data, 1, 0);
+				put_atomic(&rig.a, OP_FAA, F_CE, sge, STAG, rig.b.data, 1, 0);
 			ring_sq(&rig.a);
 			pump(&rig);
 			assert_true(poll(&rig, &rig.a.scq, &wc));
@@ -364,8 +360,8 @@ static void misaligned_atomic(void **state)
 		rig_connect(&rig, 4, 4);
 		poke64(&rig, rig.b.data, 7);
 		poke64(&rig, rig.b.data + 8, 7);
-		put_atomic(&rig.a, OP_FAA, CE, (struct sge){ rig.a.data, 8, rig.a.key }, rig.b.key,
-			   rig.b.data + i, 1, 0);
+		put_atomic(&rig.a, OP_FAA, F_CE, (struct sge){ rig.a.data, 8, rig.a.key },
+			   rig.b.key, rig.b.data + i, 1, 0);
 		ring_sq(&rig.a);
 		pump(&rig);
 		expect_wc(&rig, &rig.a.scq, OP_FAA, 0, 4, 0, 0);
@@ -393,7 +389,7 @@ static void skewed_atomic(void **state)
 		rig_connect(&rig, 4, 4);
 		attr.pages = flat(rig.b.data);
 		assert_int_equal(ea_mr_reg(rig.dev, &attr), 0);
-		put_atomic(&rig.a, OP_FAA, CE, (struct sge){ rig.a.data, 8, rig.a.key }, STAG,
+		put_atomic(&rig.a, OP_FAA, F_CE, (struct sge){ rig.a.data, 8, rig.a.key }, STAG,
 			   i ? 0x1008 : 0x100c, 1, 0);
 		ring_sq(&rig.a);
 		pump(&rig);
@@ -434,7 +430,7 @@ static void fast_registration(void **state)
 	pages[0] = rig.b.data + 3 * PAGE;
 	pages[1] = rig.b.data + PAGE;
 	put_write_inline(&rig.b, OP_WRITE, 0, "x", 1, rig.a.key, rig.a.data, 0);
-	index = put_reg(&rig.b, CE, STAG | 1, 0x7030, 2 * PAGE - 0x30, EA_ACCESS_REMOTE_WRITE, 0,
+	index = put_reg(&rig.b, F_CE, STAG | 1, 0x7030, 2 * PAGE - 0x30, EA_ACCESS_REMOTE_WRITE, 0,
 			pages, 2);
 	ring_sq(&rig.b);
 	assert_int_equal(ea_tx_next(rig.b.side.link.qp, &msg), 0);
@@ -450,7 +446,7 @@ static void fast_registration(void **state)
 	assert_int_equal(*at(&rig, pages[1]), *at(&rig, rig.a.data + PAGE - 0x30));
 
 	/* bound twice without invalidation */
-	put_reg(&rig.b, CE, STAG | 2, 0x7000, PAGE, ALL_ACCESS, 0, pages, 1);
+	put_reg(&rig.b, F_CE, STAG | 2, 0x7000, PAGE, ALL_ACCESS, 0, pages, 1);
 	ring_sq(&rig.b);
 	assert_int_equal(ea_tx_next(rig.b.side.link.qp, &msg), EAGAIN);
 	expect_wc(&rig, &rig.b.scq, OP_REG_MR, 0, SYN_STAG, (uint16_t)(index + 2), 0);
@@ -460,8 +456,8 @@ static void fast_registration(void **state)
 	/* the old key is refused after local invalidation and a new binding by array */
 	for (i = 0; i < 16; i++)
 		poke64(&rig, array + 8 * i, rig.b.data + (uint64_t)i * PAGE);
-	put_inv(&rig.b, CE, STAG | 1);
-	put_reg(&rig.b, CE, STAG | 9, 0x100000, 16 * PAGE, ALL_ACCESS, 1, NULL, 16);
+	put_inv(&rig.b, F_CE, STAG | 1);
+	put_reg(&rig.b, F_CE, STAG | 9, 0x100000, 16 * PAGE, ALL_ACCESS, 1, NULL, 16);
 	ring_sq(&rig.b);
 	assert_int_equal(ea_tx_next(rig.b.side.link.qp, &msg), EAGAIN);
 	expect_wc(&rig, &rig.b.scq, OP_LOCAL_INV, 0, 0, 0, 0);
@@ -473,9 +469,9 @@ static void fast_registration(void **state)
 	rig.b.sq_pi = 0;
 
 	/* invalidation by the wrong key; then by the right one, twice */
-	put_inv(&rig.b, CE, STAG | 9);
-	put_inv(&rig.b, CE, STAG | 9);
-	put_inv(&rig.b, CE, STAG | 8);
+	put_inv(&rig.b, F_CE, STAG | 9);
+	put_inv(&rig.b, F_CE, STAG | 9);
+	put_inv(&rig.b, F_CE, STAG | 8);
 	ring_sq(&rig.b);
 	assert_int_equal(ea_tx_next(rig.b.side.link.qp, &msg), EAGAIN);
 	expect_wc(&rig, &rig.b.scq, OP_LOCAL_INV, 0, 0, 0, 0);

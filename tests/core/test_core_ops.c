@@ -2,20 +2,11 @@
 /* Every kind of work request, from the bytes of the WQE to the bytes of the completion at both ends. */
 #include "tests/core/rig.h"
 
-enum {
-	CE = F_CE
-};
-
 static bool modes[] = { false, true };
 
 #define FOR_BOTH_MEMORIES(rig, mode)                                                             \
 	for (mode = 0; mode < 2 && (rig_open(rig, modes[mode]), rig_connect(rig, 16, 16), true); \
 	     mode++, rig_close(rig))
-
-static struct sge sge_of(struct qp *qp, uint32_t off, uint32_t len)
-{
-	return (struct sge){ .addr = qp->data + off, .len = len, .lkey = qp->key };
-}
 
 static void expect_imm(const struct wc *wc, uint32_t imm)
 {
@@ -42,8 +33,8 @@ static void write_sizes(void **state)
 
 			fill(&rig, sge.addr, sge.len, i);
 			fill(&rig, rig.b.data, sge.len + 100, 99);
-			index = put_write(&rig.a, OP_WRITE, CE, &sge, 1, rig.b.key, rig.b.data + 3,
-					  0);
+			index = put_write(&rig.a, OP_WRITE, F_CE, &sge, 1, rig.b.key,
+					  rig.b.data + 3, 0);
 			ring_sq(&rig.a);
 			assert_true(rig.a.side.ready);
 			pump(&rig);
@@ -79,11 +70,11 @@ static void six_sges(void **state)
 				}
 				fill(&rig, rig.a.data, 40000, n);
 				if (kind == 0) {
-					index = put_write(&rig.a, OP_WRITE, CE, sge, n, rig.b.key,
+					index = put_write(&rig.a, OP_WRITE, F_CE, sge, n, rig.b.key,
 							  rig.b.data + 1, 0);
 				} else {
 					put_recv(&rig.b, rig.b.data + 1, 20000, rig.b.key);
-					index = put_send(&rig.a, OP_SEND, CE, sge, n, 0);
+					index = put_send(&rig.a, OP_SEND, F_CE, sge, n, 0);
 				}
 				assert_int_equal((uint16_t)(rig.a.sq_pi - index),
 						 kind == 0 ? 1 + (n + 1) / 2 : 1 + n / 2);
@@ -129,11 +120,12 @@ static void inline_everywhere(void **state)
 					data[k] = (uint8_t)(rounds * 31 + k);
 				rounds++;
 				if (i % 2) {
-					index = put_write_inline(&rig.a, OP_WRITE, CE, data, len,
+					index = put_write_inline(&rig.a, OP_WRITE, F_CE, data, len,
 								 rig.b.key, rig.b.data + 7, 0);
 				} else {
 					put_recv(&rig.b, rig.b.data + 7, 96, rig.b.key);
-					index = put_send_inline(&rig.a, OP_SEND, CE, data, len, 0);
+					index = put_send_inline(&rig.a, OP_SEND, F_CE, data, len,
+								0);
 				}
 				ring_sq(&rig.a);
 				pump(&rig);
@@ -166,7 +158,7 @@ static void send_kinds(void **state)
 		fill(&rig, sge.addr, sge.len, 5);
 		for (i = 0; i < 2; i++) {
 			put_recv(&rig.b, rig.b.data, 2500, rig.b.key);
-			index = put_send(&rig.a, OP_SEND_IMM, CE | (i ? F_SE : 0), &sge, 1,
+			index = put_send(&rig.a, OP_SEND_IMM, F_CE | (i ? F_SE : 0), &sge, 1,
 					 imms[i]);
 			ring_sq(&rig.a);
 			pump(&rig);
@@ -182,7 +174,7 @@ static void send_kinds(void **state)
 		/* the peer's own region dies */
 		mr_add(&rig, 50 << 8, PD, ALL_ACCESS, rig.b.data + 8192, 4096);
 		put_recv(&rig.b, rig.b.data, 4096, rig.b.key);
-		index = put_send(&rig.a, OP_SEND_INV, CE, &sge, 1, 50 << 8);
+		index = put_send(&rig.a, OP_SEND_INV, F_CE, &sge, 1, 50 << 8);
 		ring_sq(&rig.a);
 		pump(&rig);
 		expect_wc(&rig, &rig.a.scq, OP_SEND_INV, 0, 0, index, 2500);
@@ -194,7 +186,7 @@ static void send_kinds(void **state)
 		assert_int_equal(wc.extra[3], 0);
 
 		/* and takes nothing any more */
-		put_write(&rig.a, OP_WRITE, CE, &sge, 1, 50 << 8, rig.b.data + 8192, 0);
+		put_write(&rig.a, OP_WRITE, F_CE, &sge, 1, 50 << 8, rig.b.data + 8192, 0);
 		ring_sq(&rig.a);
 		pump(&rig);
 		assert_int_equal(rig.b.side.rx_err, EPROTO);
@@ -222,7 +214,7 @@ static void write_with_imm(void **state)
 				/* a plain write before it does not count */
 				put_write(&rig.a, OP_WRITE, 0, &sge, 1, rig.b.key, rig.b.data, 0);
 				put_recv(&rig.b, 0, 0, 0);
-				index = put_write(&rig.a, OP_WRITE_IMM, CE, &sge, 1, rig.b.key,
+				index = put_write(&rig.a, OP_WRITE_IMM, F_CE, &sge, 1, rig.b.key,
 						  rig.b.data + 8192, imms[i]);
 				ring_sq(&rig.a);
 				pump(&rig);
@@ -324,7 +316,7 @@ static void read_sizes(void **state)
 			fill(&rig, rig.b.data + 77, sizes[i], i);
 			fill(&rig, rig.a.data, sizes[i] + 20, 98);
 			/* the inline flag means nothing here */
-			index = put_read(&rig.a, OP_READ, CE | F_INLINE,
+			index = put_read(&rig.a, OP_READ, F_CE | F_INLINE,
 					 sge_of(&rig.a, 9, sizes[i]), rig.b.key, rig.b.data + 77,
 					 0);
 			ring_sq(&rig.a);
@@ -350,9 +342,9 @@ static void reads_both_ways(void **state)
 	fill(&rig, rig.a.data, 60000, 1);
 	fill(&rig, rig.b.data, 60000, 2);
 	for (i = 0; i < 20; i++) {
-		put_read(&rig.a, OP_READ, CE, sge_of(&rig.a, 100000 + 2000 * i, 2000), rig.b.key,
+		put_read(&rig.a, OP_READ, F_CE, sge_of(&rig.a, 100000 + 2000 * i, 2000), rig.b.key,
 			 rig.b.data + 2000 * i, 0);
-		put_read(&rig.b, OP_READ, CE, sge_of(&rig.b, 100000 + 2000 * i, 2000), rig.a.key,
+		put_read(&rig.b, OP_READ, F_CE, sge_of(&rig.b, 100000 + 2000 * i, 2000), rig.a.key,
 			 rig.a.data + 2000 * i, 0);
 	}
 	ring_sq(&rig.a);
@@ -383,7 +375,7 @@ static void atomics(void **state)
 		result = rig.a.data + 4096 - 3;
 		poke64(&rig, target, 0x1122334455667788);
 
-		index = put_atomic(&rig.a, OP_FAA, CE | F_INLINE,
+		index = put_atomic(&rig.a, OP_FAA, F_CE | F_INLINE,
 				   (struct sge){ result, 8, rig.a.key }, rig.b.key, target,
 				   0xf000000000000001, 0);
 		ring_sq(&rig.a);
@@ -392,7 +384,7 @@ static void atomics(void **state)
 		assert_true(peek64(&rig, result) == 0x1122334455667788);
 		assert_true(peek64(&rig, target) == 0x0122334455667789);
 
-		index = put_atomic(&rig.a, OP_CAS, CE, (struct sge){ result, 8, rig.a.key },
+		index = put_atomic(&rig.a, OP_CAS, F_CE, (struct sge){ result, 8, rig.a.key },
 				   rig.b.key, target, 42, 0x0122334455667789);
 		ring_sq(&rig.a);
 		pump(&rig);
@@ -401,7 +393,7 @@ static void atomics(void **state)
 		assert_true(peek64(&rig, target) == 42);
 
 		/* no match: nothing is stored; a longer result buffer is taken */
-		put_atomic(&rig.a, OP_CAS, CE, (struct sge){ result, 64, rig.a.key }, rig.b.key,
+		put_atomic(&rig.a, OP_CAS, F_CE, (struct sge){ result, 64, rig.a.key }, rig.b.key,
 			   target, 43, 41);
 		ring_sq(&rig.a);
 		pump(&rig);
@@ -429,11 +421,11 @@ static void invalidating_read(void **state)
 	fill(&rig, rig.b.data, 100, 6);
 
 	put_reg(&rig.a, 0, 70 << 8 | 5, 0x1000, 4096, ALL_ACCESS, 0, pages, 1);
-	index = put_read(&rig.a, OP_READ_INV, CE, (struct sge){ 0x1010, 100, 70 << 8 | 5 },
+	index = put_read(&rig.a, OP_READ_INV, F_CE, (struct sge){ 0x1010, 100, 70 << 8 | 5 },
 			 rig.b.key, rig.b.data, 70 << 8 | 5);
 	/* the region is gone when the READ has ended */
-	put_read(&rig.a, OP_READ, CE | F_FENCE, (struct sge){ 0x1010, 100, 70 << 8 | 5 }, rig.b.key,
-		 rig.b.data, 0);
+	put_read(&rig.a, OP_READ, F_CE | F_FENCE, (struct sge){ 0x1010, 100, 70 << 8 | 5 },
+		 rig.b.key, rig.b.data, 0);
 	ring_sq(&rig.a);
 	pump(&rig);
 	expect_wc(&rig, &rig.a.scq, OP_READ_INV, 0, 0, index, 100);

@@ -2,17 +2,6 @@
 /* The receive queue: waiting for buffers, sizes, malformed entries. */
 #include "tests/core/rig.h"
 
-enum {
-	CE = F_CE,
-	SYN_RECV_FORMAT = 2,
-	SYN_FLUSH = 15
-};
-
-static struct sge sge_of(struct qp *qp, uint32_t off, uint32_t len)
-{
-	return (struct sge){ .addr = qp->data + off, .len = len, .lkey = qp->key };
-}
-
 /* Messages wait for their RQEs, in order, and nothing is lost or doubled. */
 static void hold(void **state)
 {
@@ -26,7 +15,7 @@ static void hold(void **state)
 	for (i = 0; i < 4; i++) {
 		sge = sge_of(&rig.a, 3000 * i, 2500);
 		fill(&rig, sge.addr, sge.len, i);
-		put_send(&rig.a, OP_SEND, CE, &sge, 1, 0);
+		put_send(&rig.a, OP_SEND, F_CE, &sge, 1, 0);
 	}
 	ring_sq(&rig.a);
 	pump(&rig);
@@ -60,7 +49,7 @@ static void hold_immediate(void **state)
 	rig_connect(&rig, 1, 1);
 	sge = sge_of(&rig.a, 0, 2500);
 	fill(&rig, sge.addr, sge.len, 1);
-	put_write(&rig.a, OP_WRITE_IMM, CE, &sge, 1, rig.b.key, rig.b.data, 77);
+	put_write(&rig.a, OP_WRITE_IMM, F_CE, &sge, 1, rig.b.key, rig.b.data, 77);
 	ring_sq(&rig.a);
 	pump(&rig);
 	assert_int_equal(rig.b.side.rx_err, EAGAIN);
@@ -90,7 +79,7 @@ static void exact_and_too_long(void **state)
 		put_recv(&rig.b, rig.b.data, i == 2 ? 0 : 2500 - (i == 1), rig.b.key);
 		put_recv(&rig.b, rig.b.data, 100, rig.b.key);
 		sge = sge_of(&rig.a, 0, 2500);
-		put_send(&rig.a, OP_SEND, CE, &sge, 1, 0);
+		put_send(&rig.a, OP_SEND, F_CE, &sge, 1, 0);
 		ring_sq(&rig.a);
 		pump(&rig);
 		if (i == 0) {
@@ -124,8 +113,8 @@ static void zero_length(void **state)
 	rig_connect(&rig, 1, 1);
 	put_recv(&rig.b, 0xdead, 0, 0xdeadbeef);
 	put_recv(&rig.b, 0xdead, 100, 0xdeadbeef);
-	put_send(&rig.a, OP_SEND, CE, NULL, 0, 0);
-	put_send(&rig.a, OP_SEND, CE, NULL, 0, 0);
+	put_send(&rig.a, OP_SEND, F_CE, NULL, 0, 0);
+	put_send(&rig.a, OP_SEND, F_CE, NULL, 0, 0);
 	ring_sq(&rig.a);
 	pump(&rig);
 	expect_wc(&rig, &rig.b.rcq, OP_RECV, 1, 0, 0, 0);
@@ -255,7 +244,7 @@ static void laps(void **state)
 		for (k = 0; k < 32; k++)
 			put_recv(&rig.b, rig.b.data, 96, rig.b.key);
 		for (k = 0; k < 32; k++)
-			put_send_inline(&rig.a, OP_SEND, k == 31 ? CE : 0, &total, 4, 0);
+			put_send_inline(&rig.a, OP_SEND, k == 31 ? F_CE : 0, &total, 4, 0);
 		ring_sq(&rig.a);
 		pump(&rig);
 		for (i = 0; i < 32; i++, total++)

@@ -2,32 +2,6 @@
 /* The send queue: doorbells, the order it keeps, its indices, and memory that goes away. */
 #include "tests/core/rig.h"
 
-enum {
-	CE = F_CE,
-	SYN_GENERAL = 1,
-	SYN_FORMAT = 8,
-	SYN_ORD = 9,
-	SYN_STAG = 10,
-	SYN_ADDR = 11,
-	SYN_RIGHT = 12,
-	SYN_PD = 13,
-	SYN_WRAP = 14,
-	SYN_FLUSH = 15,
-};
-
-static struct sge sge_of(struct qp *qp, uint32_t off, uint32_t len)
-{
-	return (struct sge){ .addr = qp->data + off, .len = len, .lkey = qp->key };
-}
-
-static void write_one(struct qp *qp, uint32_t flags)
-{
-	struct sge sge = sge_of(qp, 0, 100);
-	struct qp *peer = qp == &qp->rig->a ? &qp->rig->b : &qp->rig->a;
-
-	put_write(qp, OP_WRITE, flags, &sge, 1, peer->key, peer->data, 0);
-}
-
 static void doorbells(void **state)
 {
 	struct ea_tx_msg msg;
@@ -48,8 +22,8 @@ static void doorbells(void **state)
 	ea_db_cq(rig.dev, 0);
 
 	/* a second one in the middle of a chain, and an old one */
-	write_one(&rig.a, CE);
-	write_one(&rig.a, CE);
+	put_one(&rig.a, F_CE);
+	put_one(&rig.a, F_CE);
 	ring_sq(&rig.a);
 	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
 	ring_sq_at(&rig.a, 2);
@@ -85,7 +59,7 @@ static void full_ring_before_connect(void **state)
 	(void)state;
 	rig_open(&rig, true);
 	for (i = 0; i < 32; i++)
-		write_one(&rig.a, CE);
+		put_one(&rig.a, F_CE);
 	ring_sq(&rig.a);
 	pump(&rig);
 	expect_none(&rig, &rig.a.scq);
@@ -130,7 +104,7 @@ static void laps(void **state)
 				sge[i] = sge_of(&rig.a, 100 * i, 1 + (seed >> 20 & 31));
 				len[k] += sge[i].len;
 			}
-			index[k] = put_write(&rig.a, OP_WRITE, CE, sge, n, rig.b.key,
+			index[k] = put_write(&rig.a, OP_WRITE, F_CE, sge, n, rig.b.key,
 					     rig.b.data + 1024 * k, 0);
 			assert_int_equal(index[k], (uint16_t)total);
 			total += 1 + (n + 1) / 2;
@@ -168,7 +142,7 @@ static void deepest_ring(void **state)
 	rig_connect(&rig, 1, 1);
 	for (lap = 0; lap < 5; lap++) {
 		for (i = 0; i < 32768; i++) {
-			put_send(&rig.a, OP_SEND, i % 128 == 127 ? CE : 0, NULL, 0, 0);
+			put_send(&rig.a, OP_SEND, i % 128 == 127 ? F_CE : 0, NULL, 0, 0);
 			put_recv(&rig.b, 0, 0, 0);
 		}
 		ring_sq(&rig.a);
@@ -204,7 +178,7 @@ static void unsignalled(void **state)
 	rig_open(&rig, false);
 	rig_connect(&rig, 1, 1);
 	for (i = 0; i < 100; i++) {
-		write_one(&rig.a, i % 10 == 9 ? CE : 0);
+		put_one(&rig.a, i % 10 == 9 ? F_CE : 0);
 		ring_sq(&rig.a);
 		pump(&rig);
 		if (i % 10 == 9)
@@ -225,8 +199,8 @@ static void order(void **state)
 	(void)state;
 	rig_open(&rig, false);
 	rig_connect(&rig, 1, 1);
-	put_read(&rig.a, OP_READ, CE, sge_of(&rig.a, 4096, 100), rig.b.key, rig.b.data, 0);
-	write_one(&rig.a, CE);
+	put_read(&rig.a, OP_READ, F_CE, sge_of(&rig.a, 4096, 100), rig.b.key, rig.b.data, 0);
+	put_one(&rig.a, F_CE);
 	ring_sq(&rig.a);
 	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &read), 0);
 	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &write), 0);
@@ -250,10 +224,10 @@ static void fence(void **state)
 	(void)state;
 	rig_open(&rig, false);
 	rig_connect(&rig, 4, 4);
-	put_read(&rig.a, OP_READ, CE, sge_of(&rig.a, 4096, 50), rig.b.key, rig.b.data, 0);
-	put_read(&rig.a, OP_READ, CE, sge_of(&rig.a, 8192, 50), rig.b.key, rig.b.data, 0);
-	write_one(&rig.a, 0);
-	write_one(&rig.a, F_FENCE);
+	put_read(&rig.a, OP_READ, F_CE, sge_of(&rig.a, 4096, 50), rig.b.key, rig.b.data, 0);
+	put_read(&rig.a, OP_READ, F_CE, sge_of(&rig.a, 8192, 50), rig.b.key, rig.b.data, 0);
+	put_one(&rig.a, 0);
+	put_one(&rig.a, F_FENCE);
 	ring_sq(&rig.a);
 	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
 	ea_tx_done(rig.a.side.link.qp, &msg);
@@ -341,7 +315,7 @@ static void fair(void **state)
 	};
 	ea_read_req_encode(&req, buf);
 	for (i = 0; i < 3; i++)
-		write_one(&rig.a, 0);
+		put_one(&rig.a, 0);
 	for (i = 0; i < 2; i++) {
 		seg = untagged(EA_RDMAP_READ_REQ, 1, i + 1, 0, 0, sizeof(buf), true);
 		assert_int_equal(feed(&rig.a, &seg, buf), 0);
@@ -462,7 +436,7 @@ static void link_slips(void **state)
 	(void)state;
 	rig_open(&rig, false);
 	rig_connect(&rig, 1, 1);
-	write_one(&rig.a, CE);
+	put_one(&rig.a, F_CE);
 	ring_sq(&rig.a);
 	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
 	assert_int_equal(ea_tx_payload(rig.a.side.link.qp, &msg, 100, 1, iov, 2, &covered),
@@ -519,8 +493,8 @@ static void dma_local_key(void **state)
 	assert_int_equal(ea_qp_create(rig.dev, &attr), 0);
 	qp.side.link.ops = rig.a.side.link.ops;
 	assert_int_equal(ea_qp_connect(rig.dev, 9, &qp.side.link, &conn), 0);
-	put_send(&qp, OP_SEND, CE, &(struct sge){ rig.a.data, 10, 0xffffff00 }, 1, 0);
-	put_send(&qp, OP_SEND, CE, &(struct sge){ 0x10, 10, 0xffffff00 }, 1, 0);
+	put_send(&qp, OP_SEND, F_CE, &(struct sge){ rig.a.data, 10, 0xffffff00 }, 1, 0);
+	put_send(&qp, OP_SEND, F_CE, &(struct sge){ 0x10, 10, 0xffffff00 }, 1, 0);
 	ring_sq(&qp);
 	assert_int_equal(ea_tx_next(qp.side.link.qp, &msg), 0);
 	assert_int_equal(ea_tx_payload(qp.side.link.qp, &msg, 0, 10, iov, 2, &covered), 1);

@@ -2,21 +2,6 @@
 /* The life of a QP: flushing, states, links that end, reset, destruction. */
 #include "tests/core/rig.h"
 
-enum {
-	CE = F_CE,
-	FLUSH = 15,
-	RETRY = 16,
-	FORMAT = 8
-};
-
-static void write_one(struct qp *qp, uint32_t flags)
-{
-	struct qp *peer = qp == &qp->rig->a ? &qp->rig->b : &qp->rig->a;
-
-	put_write(qp, OP_WRITE, flags, &(struct sge){ qp->data, 100, qp->key }, 1, peer->key,
-		  peer->data, 0);
-}
-
 static enum ea_qp_state state_of(struct qp *qp)
 {
 	return ea_qp_state(ea_qp_find(qp->rig->dev, qp->qpn));
@@ -38,7 +23,7 @@ static void flush_fifo(void **state)
 			rig_open(&rig, w & 1);
 			rig_connect(&rig, 1, 1);
 			for (i = 0; i < 5; i++)
-				write_one(&rig.a, i % 2 ? CE : 0);
+				put_one(&rig.a, i % 2 ? F_CE : 0);
 			ring_sq(&rig.a);
 			for (i = 0; i < 3; i++)
 				put_recv(&rig.a, rig.a.data, 100, rig.a.key);
@@ -51,14 +36,14 @@ static void flush_fifo(void **state)
 								 EA_SHUT_GRACEFUL :
 								 EA_SHUT_ABORT);
 			assert_int_equal(rig.a.side.link.qp == NULL, ways[w] != EA_QP_CLOSING);
-			write_one(&rig.a, 0);
+			put_one(&rig.a, 0);
 			ring_sq(&rig.a);
 			put_recv(&rig.a, rig.a.data, 100, rig.a.key);
 			for (i = 0; i < 6; i++)
-				expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, FLUSH, 2 * i, 0);
+				expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, SYN_FLUSH, 2 * i, 0);
 			expect_none(&rig, &rig.a.scq);
 			for (i = 0; i < 4; i++)
-				expect_wc(&rig, &rig.a.rcq, OP_RECV, 1, FLUSH, i, 0);
+				expect_wc(&rig, &rig.a.rcq, OP_RECV, 1, SYN_FLUSH, i, 0);
 			expect_none(&rig, &rig.a.rcq);
 			assert_int_equal(rig.nevents, 0);
 
@@ -76,7 +61,7 @@ static void flush_fifo(void **state)
 			expect_none(&rig, &rig.a.scq);
 
 			/* nothing after destroy */
-			write_one(&rig.a, CE);
+			put_one(&rig.a, F_CE);
 			assert_int_equal(ea_qp_destroy(rig.dev, 1), 0);
 			ring_sq(&rig.a);
 			expect_none(&rig, &rig.a.scq);
@@ -106,7 +91,7 @@ static void flush_garbage(void **state)
 		assert_int_equal(ea_qp_modify(rig.dev, 1, EA_QP_ERROR), 0);
 		ring_sq_at(&rig.a, 64);
 		for (n = 0; poll(&rig, &rig.a.scq, &wc); n++) {
-			assert_int_equal(wc.syn, FLUSH);
+			assert_int_equal(wc.syn, SYN_FLUSH);
 			assert_true(wc.opcode <= 18);
 			assert_true(wc.index < 64);
 		}
@@ -130,14 +115,14 @@ static void reflush(void **state)
 	assert_int_equal(ea_qp_modify(rig.dev, 1, EA_QP_ERROR), 0);
 	/* posted without a doorbell */
 	for (i = 0; i < 3; i++)
-		write_one(&rig.a, 0);
+		put_one(&rig.a, 0);
 	assert_int_equal(ea_qp_reflush(rig.dev, 1, 6, 2), 0);
 	assert_int_equal(ea_qp_reflush(rig.dev, 1, 6, 2), 0);
 	assert_int_equal(ea_qp_reflush(rig.dev, 1, 4, 1), 0); /* older than what is known */
 	for (i = 0; i < 3; i++)
-		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, FLUSH, 2 * i, 0);
+		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, SYN_FLUSH, 2 * i, 0);
 	for (i = 0; i < 2; i++)
-		expect_wc(&rig, &rig.a.rcq, OP_RECV, 1, FLUSH, i, 0);
+		expect_wc(&rig, &rig.a.rcq, OP_RECV, 1, SYN_FLUSH, i, 0);
 	/* the late doorbell */
 	ring_sq(&rig.a);
 	ring_rq_at(&rig.a, 2);
@@ -161,12 +146,12 @@ static void modify_table(void **state)
 	assert_int_equal(ea_qp_modify(rig.dev, 1, 6), EINVAL);
 
 	/* ERROR on IDLE, with what was posted */
-	write_one(&rig.a, 0);
+	put_one(&rig.a, 0);
 	ring_sq(&rig.a);
 	put_recv(&rig.a, 0, 0, 0);
 	assert_int_equal(ea_qp_modify(rig.dev, 1, EA_QP_ERROR), 0);
-	expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, FLUSH, 0, 0);
-	expect_wc(&rig, &rig.a.rcq, OP_RECV, 1, FLUSH, 0, 0);
+	expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, SYN_FLUSH, 0, 0);
+	expect_wc(&rig, &rig.a.rcq, OP_RECV, 1, SYN_FLUSH, 0, 0);
 	/* again and back */
 	assert_int_equal(ea_qp_modify(rig.dev, 1, EA_QP_ERROR), 0);
 	assert_int_equal(ea_qp_modify(rig.dev, 1, EA_QP_CLOSING), 0);
@@ -218,8 +203,8 @@ static void connect_again(void **state)
 		rig_connect(&rig, 1, 1);
 		put_recv(&rig.b, rig.b.data, 100, rig.b.key);
 		put_recv(&rig.b, rig.b.data, 100, rig.b.key);
-		put_send_inline(&rig.a, OP_SEND, CE, "abc", 3, 0);
-		put_read(&rig.a, OP_READ, CE, (struct sge){ rig.a.data, 8, rig.a.key }, rig.b.key,
+		put_send_inline(&rig.a, OP_SEND, F_CE, "abc", 3, 0);
+		put_read(&rig.a, OP_READ, F_CE, (struct sge){ rig.a.data, 8, rig.a.key }, rig.b.key,
 			 rig.b.data, 0);
 		ring_sq(&rig.a);
 		pump(&rig);
@@ -230,7 +215,7 @@ static void connect_again(void **state)
 		ea_link_down(&rig.b.side.link, 0);
 		assert_null(rig.b.side.link.qp);
 		assert_int_equal(state_of(&rig.b), EA_QP_CLOSING);
-		expect_wc(&rig, &rig.b.rcq, OP_RECV, 1, FLUSH, (uint16_t)(rq + 1), 0);
+		expect_wc(&rig, &rig.b.rcq, OP_RECV, 1, SYN_FLUSH, (uint16_t)(rq + 1), 0);
 		if (round % 2)
 			ea_link_down(&rig.a.side.link, 0);
 		/* else the old link of a is told to go away by the new connection */
@@ -298,7 +283,7 @@ static void rest_of_frame(void **state)
 		ops.shutdown = keep;
 		rig.a.side.link.ops = &ops;
 		fill(&rig, rig.a.data, 100, 3);
-		write_one(&rig.a, CE);
+		put_one(&rig.a, F_CE);
 		ring_sq(&rig.a);
 		assert_int_equal(ea_tx_next(rig.a.side.link.qp, &kept.msg), 0);
 		kept.result = 77;
@@ -327,7 +312,7 @@ static void rest_of_frame(void **state)
 		assert_int_equal(ea_tx_payload(rig.a.side.link.qp, &kept.msg, 0, 100, iov, 2,
 					       &covered),
 				 -ESHUTDOWN);
-		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, how == 2 ? 10 : FLUSH, 0, 0);
+		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, how == 2 ? 10 : SYN_FLUSH, 0, 0);
 		expect_none(&rig, &rig.a.scq);
 		rig_close(&rig);
 	}
@@ -342,12 +327,12 @@ static void link_ends(void **state)
 		unsigned int fatal;
 		uint8_t syn;
 	} cases[] = {
-		{ 0, false, false, EA_QP_CLOSING, 0, FLUSH },
-		{ ECONNRESET, false, false, EA_QP_ERROR, 1, FLUSH },
-		{ EPROTO, false, false, EA_QP_ERROR, 1, FLUSH },
-		{ ETIMEDOUT, false, false, EA_QP_ERROR, 1, RETRY },
-		{ 0, true, false, EA_QP_ERROR, 1, FLUSH },
-		{ 0, false, true, EA_QP_ERROR, 1, FLUSH },
+		{ 0, false, false, EA_QP_CLOSING, 0, SYN_FLUSH },
+		{ ECONNRESET, false, false, EA_QP_ERROR, 1, SYN_FLUSH },
+		{ EPROTO, false, false, EA_QP_ERROR, 1, SYN_FLUSH },
+		{ ETIMEDOUT, false, false, EA_QP_ERROR, 1, SYN_RETRY },
+		{ 0, true, false, EA_QP_ERROR, 1, SYN_FLUSH },
+		{ 0, false, true, EA_QP_ERROR, 1, SYN_FLUSH },
 	};
 	struct ea_rx_seg seg;
 	struct rig rig;
@@ -358,8 +343,8 @@ static void link_ends(void **state)
 		rig_open(&rig, false);
 		rig_connect(&rig, 1, 1);
 		put_recv(&rig.a, rig.a.data, 100, rig.a.key);
-		write_one(&rig.a, 0);
-		write_one(&rig.a, 0);
+		put_one(&rig.a, 0);
+		put_one(&rig.a, 0);
 		ring_sq(&rig.a);
 		if (cases[i].mid_send) {
 			seg = untagged(EA_RDMAP_SEND, 0, 1, 0, 0, 0, false);
@@ -376,8 +361,8 @@ static void link_ends(void **state)
 		assert_int_equal(state_of(&rig.a), cases[i].state);
 		assert_int_equal(asyncs(&rig, EA_ASYNC_QP_FATAL, 1), cases[i].fatal);
 		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, cases[i].syn, 0, 0);
-		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, FLUSH, 2, 0);
-		expect_wc(&rig, &rig.a.rcq, OP_RECV, 1, FLUSH, 0, 0);
+		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, SYN_FLUSH, 2, 0);
+		expect_wc(&rig, &rig.a.rcq, OP_RECV, 1, SYN_FLUSH, 0, 0);
 		/* twice */
 		ea_link_down(&rig.a.side.link, ECONNRESET);
 		assert_int_equal(state_of(&rig.a), cases[i].state);
@@ -393,8 +378,8 @@ static void reset(void **state)
 	rig_open(&rig, false);
 	rig_connect(&rig, 1, 1);
 	assert_int_equal(ea_qp_reset(rig.dev, 99), ENOENT);
-	write_one(&rig.a, CE);
-	write_one(&rig.a, CE);
+	put_one(&rig.a, F_CE);
+	put_one(&rig.a, F_CE);
 	ring_sq(&rig.a);
 	put_recv(&rig.a, rig.a.data, 100, rig.a.key);
 	assert_int_equal(ea_qp_reset(rig.dev, 1), 0);
@@ -408,7 +393,7 @@ static void reset(void **state)
 	rig.a.rq_pi = 0;
 	assert_int_equal(ea_qp_reset(rig.dev, 2), 0);
 	rig_connect(&rig, 1, 1);
-	write_one(&rig.a, CE);
+	put_one(&rig.a, F_CE);
 	ring_sq(&rig.a);
 	pump(&rig);
 	expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, 0, 0, 100);
@@ -435,7 +420,7 @@ static void device_reset(void **state)
 	assert_int_equal(stats.rx_msgs, 1);
 	assert_int_equal(stats.rx_bytes, 3000);
 
-	write_one(&rig.a, CE);
+	put_one(&rig.a, F_CE);
 	ring_sq(&rig.a);
 	ea_dev_reset(rig.dev);
 	assert_int_equal(rig.a.side.how, EA_SHUT_ABORT);
@@ -455,7 +440,7 @@ static void device_reset(void **state)
 	qp_open(&rig, &rig.a, 1, SQ_SHIFT, RQ_SHIFT);
 	qp_open(&rig, &rig.b, 2, SQ_SHIFT, RQ_SHIFT);
 	rig_connect(&rig, 1, 1);
-	write_one(&rig.a, CE);
+	put_one(&rig.a, F_CE);
 	ring_sq(&rig.a);
 	pump(&rig);
 	expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, 0, 0, 100);
@@ -545,14 +530,14 @@ static void ring_gone(void **state)
 	(void)state;
 	rig_open(&rig, true);
 	rig_connect(&rig, 1, 1);
-	write_one(&rig.a, CE);
-	write_one(&rig.a, CE);
+	put_one(&rig.a, F_CE);
+	put_one(&rig.a, F_CE);
 	ring_sq(&rig.a);
 	rig.fail_at = rig.a.sq;
 	ea_dev_memory_changed(rig.dev);
 	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), EAGAIN);
 	/* how many there were cannot be told */
-	expect_wc(&rig, &rig.a.scq, OP_SEND, 0, FORMAT, 0, 0);
+	expect_wc(&rig, &rig.a.scq, OP_SEND, 0, SYN_FORMAT, 0, 0);
 	expect_none(&rig, &rig.a.scq);
 
 	put_recv(&rig.b, rig.b.data, 10, rig.b.key);

@@ -2,11 +2,6 @@
 /* Errors of the stream: each breach of the protocol has its Terminate, each Terminate its syndrome. */
 #include "tests/core/rig.h"
 
-enum {
-	CE = F_CE,
-	FLUSH = 15
-};
-
 static const uint8_t zeros[65536];
 
 static void read_req(struct qp *to, uint8_t *buf, uint32_t len)
@@ -444,7 +439,7 @@ static void breaches_are_told(void **state)
 		rig_open(&rig, false);
 		rig_connect(&rig, 2, 2);
 		fill(&rig, rig.b.data - PAGE, PAGE, 1);
-		fill(&rig, rig.b.data, DATA_SIZE, 2);
+		fill(&rig, rig.b.data, 65536, 2);
 		put_recv(&rig.b, rig.b.data, 100, rig.b.key);
 		put_recv(&rig.b, rig.b.data, 100, rig.b.key);
 		memset(ctrl, 0, sizeof(ctrl));
@@ -469,11 +464,11 @@ static void breaches_are_told(void **state)
 		assert_int_equal(feed(&rig.b, &next, zeros), ESHUTDOWN);
 		assert_true(poll(&rig, &rig.b.rcq, &wc));
 		assert_int_not_equal(wc.syn, 0);
-		expect_wc(&rig, &rig.b.rcq, OP_RECV, 1, FLUSH, 1, 0);
+		expect_wc(&rig, &rig.b.rcq, OP_RECV, 1, SYN_FLUSH, 1, 0);
 		expect_none(&rig, &rig.b.rcq);
 		/* no byte was written where it should not be */
 		assert_true(filled(&rig, rig.b.data - PAGE, PAGE, 1));
-		assert_true(filled_from(&rig, rig.b.data, 200, DATA_SIZE - 200, 2));
+		assert_true(filled_from(&rig, rig.b.data, 200, 65536 - 200, 2));
 		rig_close(&rig);
 	}
 }
@@ -609,10 +604,10 @@ static void told(enum ea_term_cause cause, const struct ea_rx_seg *fault, int in
 	seg = untagged(EA_RDMAP_TERMINATE, 2, 1, 0, 0, len, true);
 	assert_int_equal(feed(&rig.a, &seg, buf), ESHUTDOWN);
 	for (i = 0; i < 6; i++)
-		expect_wc(&rig, &rig.a.scq, wqes[i].op, 0, wqes[i].index == index ? syn : FLUSH,
+		expect_wc(&rig, &rig.a.scq, wqes[i].op, 0, wqes[i].index == index ? syn : SYN_FLUSH,
 			  wqes[i].index, 0);
 	expect_none(&rig, &rig.a.scq);
-	expect_wc(&rig, &rig.a.rcq, OP_RECV, 1, FLUSH, 0, 0);
+	expect_wc(&rig, &rig.a.rcq, OP_RECV, 1, SYN_FLUSH, 0, 0);
 	assert_int_equal(ea_qp_state(rig.a.side.link.qp), EA_QP_ERROR);
 	assert_int_equal(rig.a.side.how, EA_SHUT_GRACEFUL);
 	assert_int_equal(asyncs(&rig, EA_ASYNC_QP_FATAL, 1), 1);
@@ -683,9 +678,9 @@ static void told_before_immediate(void **state)
 	ea_terminate_init(&term, ea_term_codes(EA_TERM_UNTAGGED_LEN), send.raw, 82, NULL);
 	seg = untagged(EA_RDMAP_TERMINATE, 2, 1, 0, 0, ea_terminate_encode(&term, buf), true);
 	assert_int_equal(feed(&rig.a, &seg, buf), ESHUTDOWN);
-	expect_wc(&rig, &rig.a.scq, OP_READ, 0, FLUSH, 0, 0);
+	expect_wc(&rig, &rig.a.scq, OP_READ, 0, SYN_FLUSH, 0, 0);
 	expect_wc(&rig, &rig.a.scq, OP_SEND, 0, 2, 2, 0);
-	expect_wc(&rig, &rig.a.scq, OP_WRITE_IMM, 0, FLUSH, 3, 0);
+	expect_wc(&rig, &rig.a.scq, OP_WRITE_IMM, 0, SYN_FLUSH, 3, 0);
 	rig_close(&rig);
 }
 

@@ -2,32 +2,6 @@
 /* Work requests that are wrong, from the start or after they were checked. */
 #include "tests/core/rig.h"
 
-enum {
-	CE = F_CE,
-	SYN_GENERAL = 1,
-	SYN_FORMAT = 8,
-	SYN_ORD = 9,
-	SYN_STAG = 10,
-	SYN_ADDR = 11,
-	SYN_RIGHT = 12,
-	SYN_PD = 13,
-	SYN_WRAP = 14,
-	SYN_FLUSH = 15,
-};
-
-static struct sge sge_of(struct qp *qp, uint32_t off, uint32_t len)
-{
-	return (struct sge){ .addr = qp->data + off, .len = len, .lkey = qp->key };
-}
-
-static void write_one(struct qp *qp, uint32_t flags)
-{
-	struct sge sge = sge_of(qp, 0, 100);
-	struct qp *peer = qp == &qp->rig->a ? &qp->rig->b : &qp->rig->a;
-
-	put_write(qp, OP_WRITE, flags, &sge, 1, peer->key, peer->data, 0);
-}
-
 /* One way to spoil a WQE. */
 struct spoil {
 	const char *what;
@@ -224,13 +198,13 @@ static void bad_wqes(void **state)
 		put_recv(&rig.b, rig.b.data, 100, rig.b.key);
 		fill(&rig, rig.a.data, 4096, 3);
 
-		write_one(&rig.a, CE);
+		put_one(&rig.a, F_CE);
 		index = rig.a.sq_pi;
-		write_one(&rig.a, 0);
+		put_one(&rig.a, 0);
 		spoils[i].spoil(&rig.a, index);
 		/* "more blocks than rung" needs that one to be the last */
 		if (spoils[i].spoil != blocks_past)
-			write_one(&rig.a, 0);
+			put_one(&rig.a, 0);
 		ring_sq(&rig.a);
 		while (!rig.a.side.shut) {
 			assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
@@ -340,7 +314,7 @@ static void changed_after_check(void **state)
 	for (how = 0; how < 4; how++) {
 		rig_open(&rig, false);
 		rig_connect(&rig, 1, 1);
-		write_one(&rig.a, 0);
+		put_one(&rig.a, 0);
 		ring_sq(&rig.a);
 		assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), 0);
 		assert_int_equal(ea_tx_payload(rig.a.side.link.qp, &msg, 0, 100, iov, EA_IOV_MAX,
