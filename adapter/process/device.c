@@ -649,7 +649,6 @@ static int dev_start(struct host_dev *dev)
 	ret = engine_start();
 	if (ret)
 		goto err_core;
-	uverbs_dev_running(dev);
 	__atomic_store_n(&dev->core, core, __ATOMIC_RELEASE);
 	return 0;
 
@@ -669,14 +668,20 @@ err_tables:
 
 int host_dev_start(struct host_dev *dev)
 {
+	bool first = false;
 	int ret = 0;
 
 	if (__atomic_load_n(&dev->core, __ATOMIC_ACQUIRE))
 		return 0;
 	pthread_mutex_lock(&device_lock);
-	if (!dev->core)
+	if (!dev->core) {
 		ret = dev_start(dev);
+		first = !ret;
+	}
 	pthread_mutex_unlock(&device_lock);
+	/* takes the engine lock, which comes before this one */
+	if (first)
+		uverbs_dev_running(dev);
 	if (ret)
 		host_log(HOST_LOG_ERROR, "device %s cannot start: %s", dev->name, strerror(-ret));
 	return ret;

@@ -482,7 +482,8 @@ static ssize_t do_readlink(int dirfd, const char *path, char *buf, size_t size)
 	bool placeholder;
 	size_t len;
 
-	if (!*path && (res.node = vfs_fd_dir(dirfd, &placeholder)) && res.node->type == VNODE_LINK) {
+	if (!*path && (res.node = vfs_fd_dir(dirfd, &placeholder)) &&
+	    res.node->type == VNODE_LINK) {
 		/* the descriptor is the link itself */
 		len = res.node->len < size ? res.node->len : size;
 		memcpy(buf, res.node->text, len);

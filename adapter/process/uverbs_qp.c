@@ -393,7 +393,7 @@ static int check_transition(uint8_t from, uint8_t to, uint32_t mask)
 	return -EINVAL;
 }
 
-static int to_rtr(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req)
+static int to_rtr(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req, const uint8_t *sgid)
 {
 	struct host_oob_addr addr = {
 		.sgid_index = req->dest.sgid_index,
@@ -407,8 +407,9 @@ static int to_rtr(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req)
 	if (req->path_mtu < IBV_MTU_256 || req->path_mtu > IBV_MTU_4096 ||
 	    req->max_dest_rd_atomic > EA_MAX_IRD)
 		return -EINVAL;
-	if (host_dev_gid(qp->host.dev, req->dest.sgid_index, addr.sgid))
+	if (!sgid)
 		return -EINVAL;
+	memcpy(addr.sgid, sgid, sizeof(addr.sgid));
 	memcpy(addr.dgid, req->dest.dgid, sizeof(addr.dgid));
 	return cm_oob_rtr(&qp->host, &addr);
 }
@@ -473,7 +474,8 @@ static bool core_has_left(const struct uv_qp *qp)
 	return now == EA_QP_CLOSING || now == EA_QP_TERMINATE || now == EA_QP_ERROR;
 }
 
-static int modify_roce(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req)
+/* @sgid: what the address vector's index names, NULL when there is no such GID */
+static int modify_roce(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req, const uint8_t *sgid)
 {
 	uint8_t from = core_has_left(qp) ? IBV_QPS_ERR : qp->state;
 	uint8_t to = req->attr_mask & IBV_QP_STATE ? req->qp_state : from;
@@ -487,7 +489,7 @@ static int modify_roce(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req)
 	if (to == IBV_QPS_RESET && from != IBV_QPS_RESET)
 		ret = to_reset(qp);
 	else if (to == IBV_QPS_RTR)
-		ret = to_rtr(qp, req);
+		ret = to_rtr(qp, req, sgid);
 	else if (to == IBV_QPS_RTS && from == IBV_QPS_RTR)
 		ret = req->max_rd_atomic > EA_MAX_ORD ? -EINVAL :
 							cm_oob_rts(&qp->host, req->max_rd_atomic);
@@ -504,11 +506,16 @@ static int modify_roce(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req)
 
 int uv_qp_modify(struct host_ctx *ctx, const struct ib_uverbs_modify_qp *req)
 {
+	uint8_t sgid[HOST_GID_LEN];
+	bool has_gid = false;
 	struct uv_qp *qp;
 	int ret = 0;
 
 	if (req->attr_mask & ~QP_MASK_KNOWN)
 		return -EOPNOTSUPP;
+	/* asks the kernel for addresses: not under the engine lock */
+	if (ctx->dev->mode == HOST_ROCE && (req->attr_mask & IBV_QP_AV))
+		has_gid = !host_dev_gid(ctx->dev, req->dest.sgid_index, sgid);
 	engine_lock();
 	qp = uv_handle_find(ctx, req->qp_handle, UV_QP, &ret);
 	if (!qp)
@@ -521,7 +528,8 @@ int uv_qp_modify(struct host_ctx *ctx, const struct ib_uverbs_modify_qp *req)
 	    ((req->attr_mask & IBV_QP_ALT_PATH) &&
 	     (req->alt_dest.port_num != 1 || req->alt_port_num != 1)))
 		goto out;
-	ret = ctx->dev->mode == HOST_IWARP ? modify_iwarp(qp, req) : modify_roce(qp, req);
+	ret = ctx->dev->mode == HOST_IWARP ? modify_iwarp(qp, req) :
+					     modify_roce(qp, req, has_gid ? sgid : NULL);
 out:
 	engine_unlock();
 	return ret;
