@@ -251,10 +251,11 @@ int ea_qp_reset(struct ea_dev *dev, uint32_t qpn);
 /* ------------------------------------------------------------------ doorbells */
 
 /*
- * The 64-bit values software writes.  Numbers of nobody are ignored, and so are indices between those
- * finished and those rung before (a doorbell that was overtaken).  An index that lies more than
- * the depth ahead ends the QP with SEND_WQE_FORMAT_ERR / RECV_WQE_FORMAT_ERR on the oldest WQE and
- * QP_FATAL.  In state IDLE/RTR a send doorbell is remembered and served at RTS.
+ * The 64-bit values software writes.  Numbers of nobody are ignored, and so are doorbells that were
+ * overtaken: indices behind the one rung last, up to one depth behind the oldest WQE.  Any other
+ * index that lies more than the depth ahead ends the QP with SEND_WQE_FORMAT_ERR or
+ * RECV_WQE_FORMAT_ERR on the oldest WQE and QP_FATAL.  In state IDLE/RTR a send doorbell is
+ * remembered and served at RTS.
  *
  * An arming whose consumer index is behind the producer fires at once.  Arming for solicited
  * completions does not narrow a pending request for any.

@@ -17,6 +17,8 @@ void ea_db_rq(struct ea_dev *dev, uint64_t value)
 	rq = &qp->rq;
 	ahead = pi - rq->ci;
 	if (ea_unlikely(ahead > rq->ring.mask + 1)) {
+		if ((uint16_t)-ahead <= rq->ring.mask + 1)
+			return; /* overtaken, and what it rang for is finished */
 		ea_term_doorbell(qp, 0, EA_SYN_RECV_FORMAT);
 		return;
 	}

@@ -37,6 +37,8 @@ void ea_db_sq(struct ea_dev *dev, uint64_t value)
 	sq = &qp->sq;
 	ahead = pi - sq->ci;
 	if (ea_unlikely(ahead > sq->ring.mask + 1)) {
+		if ((uint16_t)-ahead <= sq->ring.mask + 1)
+			return; /* overtaken, and what it rang for is finished */
 		ea_term_doorbell(qp, EA_SYN_SEND_FORMAT, 0);
 		return;
 	}

@@ -219,7 +219,9 @@ static void doorbell_too_far(void **state)
 	rig_connect(&rig, 1, 1);
 	put_recv(&rig.b, rig.b.data, 100, rig.b.key);
 	put_recv(&rig.b, rig.b.data, 100, rig.b.key);
-	ring_rq_at(&rig.b, 1);	/* an old one */
+	ring_rq_at(&rig.b, 1); /* old ones */
+	ring_rq_at(&rig.b, 0xfff0);
+	assert_int_equal(ea_qp_state(rig.b.side.link.qp), EA_QP_RTS);
 	ring_rq_at(&rig.b, 17); /* one more than the ring has */
 	expect_wc(&rig, &rig.b.rcq, OP_RECV, 1, SYN_RECV_FORMAT, 0, 0);
 	expect_wc(&rig, &rig.b.rcq, OP_RECV, 1, SYN_FLUSH, 1, 0);

@@ -32,6 +32,12 @@ static void doorbells(void **state)
 	assert_int_equal(ea_tx_next(rig.a.side.link.qp, &msg), EAGAIN);
 	assert_int_equal(ea_qp_state(rig.a.side.link.qp), EA_QP_RTS);
 
+	/* behind what is finished, by up to the ring */
+	ring_sq_at(&rig.a, 0xffff);
+	ring_sq_at(&rig.a, (uint16_t)-64);
+	assert_int_equal(ea_qp_state(rig.a.side.link.qp), EA_QP_RTS);
+	expect_none(&rig, &rig.a.scq);
+
 	/* one block more than the ring has */
 	ring_sq_at(&rig.a, 65);
 	expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, SYN_FORMAT, 0, 0);
