@@ -265,17 +265,26 @@ static void claim(uint64_t now)
 	atomic_store_explicit(&poll_stamp, now, memory_order_relaxed);
 }
 
-static void poll_conns(struct engine_cq *ecq)
+/*
+ * Input is asked for directly.  A full socket is not asked at each poll, which would take its lock from the side that empties it:
+ * epoll tells when a good part of it is free.  True: there is such a socket.
+ */
+static bool poll_conns(struct engine_cq *ecq)
 {
 	struct engine_conn *conn;
+	bool full = false;
 	unsigned int i;
 
 	/* by index: progress may remove a QP's connection, never the QP */
 	for (i = 0; i < ecq->nqps; i++) {
 		conn = ecq->qps[i]->conn;
-		if (conn && !conn->held && conn->efd.events)
-			conn_progress(conn, conn->efd.events);
+		if (!conn || conn->held)
+			continue;
+		full |= conn->efd.events & EPOLLOUT;
+		if (conn->efd.events & EPOLLIN)
+			conn_progress(conn, EPOLLIN);
 	}
+	return full;
 }
 
 bool engine_poll_inline(struct engine_cq *ecq)
@@ -292,15 +301,9 @@ bool engine_poll_inline(struct engine_cq *ecq)
 	if (!engine_trylock())
 		return false;
 	claim(now);
-	if (ecq->nqps > DIRECT_CONNS) {
+	if (ecq->nqps > DIRECT_CONNS || poll_conns(ecq) || now - others_stamp > OTHERS_NS) {
 		engine_dispatch();
 		others_stamp = now;
-	} else {
-		poll_conns(ecq);
-		if (now - others_stamp > OTHERS_NS) {
-			engine_dispatch();
-			others_stamp = now;
-		}
 	}
 	engine_ready_run(INLINE_BUDGET);
 	engine_unlock();
