@@ -284,9 +284,10 @@ void erdma_cq_set_poll_ops(struct erdma_cq *cq, bool ex);
 
 /*
  * The QPs of a CQ. Room is reserved before the kernel creates the QP, so that attaching cannot
- * fail. Attaching drops completions that a former QP of the same number left in the ring; detaching
- * drops those of @qp, unless the number has a new owner already. Attaching a QP to the same CQ
- * twice (send and receive side) counts as once.
+ * fail. Completions of a QP that is not attached are passed over by polling; attaching drops those
+ * that a former QP of the same number left in the ring, so that nobody takes them for new ones.
+ * Detaching leaves the place alone if the number has a new owner already. A QP that is attached to
+ * the same CQ twice (send and receive side) counts once.
  */
 int erdma_cq_reserve(struct erdma_cq *cq);
 void erdma_cq_unreserve(struct erdma_cq *cq);

@@ -363,10 +363,8 @@ void erdma_cq_detach(struct erdma_cq *cq, struct erdma_qp *qp)
 
 	erdma_lock(&cq->lock);
 	place = erdma_cq_place(cq, qp->qpn);
-	if (*place == qp) {
-		drop_completions(cq, qp->qpn);
+	if (*place == qp)
 		free_place(cq, place);
-	}
 	erdma_unlock(&cq->lock);
 }
 

@@ -15,6 +15,7 @@ enum {
 	MSG = 64,
 	RACE_MESSAGES = 300000,
 	MANY_QPS = 70,
+	NUMBER_ROUNDS = 2000,
 	OP_SEND = 2,
 	OP_RECV = 4,
 	OP_NONE = 0xee,
@@ -297,55 +298,81 @@ static void slots_are_read_before_they_are_free(void **state)
 	ts_buf_close(&race.buf);
 }
 
-static void many_qps_on_one_cq(void **state)
+struct numbered {
+	struct ibv_qp *qp;
+	uint32_t qpn, posted;
+};
+
+static void open_numbered(struct numbered *n, struct ibv_cq *cq, uint32_t qpn)
 {
-	static struct ts_end ends[MANY_QPS];
-	struct ts_attr attr = { 0 };
-	bool gone[MANY_QPS] = { false };
-	uint32_t at = 0;
+	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC,
+					 .send_cq = cq,
+					 .recv_cq = cq,
+					 .cap = { .max_send_wr = 1, .max_recv_wr = 1 } };
+
+	spy_next_qpn = qpn;
+	n->qp = ibv_create_qp(ts_dev()->pd, &attr);
+	TS_CHECK(n->qp);
+	TS_OK(ibv_modify_qp(n->qp, &init,
+			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	n->qpn = qpn;
+	n->posted = 0;
+}
+
+/*
+ * QPs whose numbers differ in high bits only or in low bits only come and go in any order, and each
+ * gets its own completions all the time.
+ */
+static void numbers_of_all_kinds(void **state)
+{
+	static struct numbered live[MANY_QPS];
+	struct ibv_cq *cq = ibv_create_cq(ts_dev()->ctx, 64, NULL, NULL, 0);
+	uint32_t at = 0, next = 1;
+	struct ibv_wc wc;
 
 	(void)state;
 	if (!ts_dev()->iwarp)
 		ts_skip("in RoCE mode a QP takes no sends before it is connected");
-	attr.scq = attr.rcq = ibv_create_cq(ts_dev()->ctx, 4096, NULL, NULL, 0);
-	TS_CHECK(attr.scq);
+	TS_CHECK(cq);
+	srand(1);
+	for (int round = 0; round < NUMBER_ROUNDS; round++) {
+		struct numbered *n = &live[rand() % MANY_QPS];
 
-	/* Each completes what it posted, while every third goes away in between. */
-	for (int round = 0; round < 3; round++) {
+		if (n->qp) {
+			TS_OK(ibv_destroy_qp(n->qp));
+			n->qp = NULL;
+		} else {
+			/* Three low ends, and ever new high ones. */
+			open_numbered(n, cq, next++ << 9 | (uint32_t)(rand() % 3));
+			next %= 1u << (QPN_BITS - 9);
+			next += !next;
+		}
 		for (int i = 0; i < MANY_QPS; i++) {
-			struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+			struct spy_cqe cqe = { .qpn = live[i].qpn, .opcode = OP_SEND };
 
-			if (round && !gone[i])
+			/* Of those that are gone as well. */
+			if (!live[i].qpn)
 				continue;
-			ts_end_open(&ends[i], &attr);
-			TS_OK(ibv_modify_qp(ends[i].qp, &init,
-					    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-						    IBV_QP_ACCESS_FLAGS));
-			gone[i] = false;
-		}
-		for (int i = 0; i < MANY_QPS; i++) {
-			struct spy_cqe cqe = { .qpn = ends[i].qp->qp_num, .opcode = OP_SEND };
-			struct ibv_wc wc;
-
-			if (!round || i % 3 == 0) {
-				post_sends(ends[i].qp, (uint64_t)i, 1);
-				spy_write_cqe(&spy_cq, at, at / spy_cq.depth, &cqe);
-				at++;
-				TS_EQ(ibv_poll_cq(attr.scq, 1, &wc), 1);
-				TS_EQ(wc.wr_id, i);
-				TS_EQ(wc.qp_num, ends[i].qp->qp_num);
-			}
-		}
-		for (int i = 0; i < MANY_QPS; i += 3) {
-			ts_end_close(&ends[i]);
-			gone[i] = true;
+			cqe.index = live[i].posted;
+			if (live[i].qp)
+				post_sends(live[i].qp, (uint64_t)i, 1);
+			spy_write_cqe(&spy_cq, at, at / spy_cq.depth, &cqe);
+			at++;
+			TS_EQ(ibv_poll_cq(cq, 1, &wc), live[i].qp ? 1 : 0);
+			if (!live[i].qp)
+				continue;
+			live[i].posted++;
+			TS_EQ(wc.wr_id, i);
+			TS_EQ(wc.qp_num, live[i].qpn);
+			TS_EQ(wc.status, IBV_WC_SUCCESS);
 		}
 	}
 	for (int i = 0; i < MANY_QPS; i++) {
-		if (!gone[i])
-			ts_end_close(&ends[i]);
+		if (live[i].qp)
+			TS_OK(ibv_destroy_qp(live[i].qp));
 	}
-	TS_OK(ibv_destroy_cq(attr.scq));
+	TS_OK(ibv_destroy_cq(cq));
 }
 
 static void receive_queues_of_any_depth(void **state)
@@ -388,7 +415,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(every_operation_number_is_safe),
 		cmocka_unit_test(a_wrong_index_is_no_silence),
 		cmocka_unit_test(slots_are_read_before_they_are_free),
-		cmocka_unit_test(many_qps_on_one_cq),
+		cmocka_unit_test(numbers_of_all_kinds),
 		cmocka_unit_test(receive_queues_of_any_depth),
 	};
 

@@ -46,6 +46,7 @@ struct spy_cq spy_cq;
 struct spy_qp spy_qp;
 int spy_fail[SPY_NUM_CALLS];
 void (*spy_qp_made)(void);
+uint32_t spy_next_qpn;
 void (*spy_qp_queried)(struct ibv_qp_attr *attr);
 
 static struct {
@@ -133,6 +134,11 @@ int ibv_cmd_create_qp_ex(struct ibv_context *context, struct verbs_qp *qp,
 	if (ret)
 		return ret;
 	memcpy(&answer, (char *)resp + resp_size - sizeof(answer), sizeof(answer));
+	if (spy_next_qpn) {
+		answer.qp_id = spy_next_qpn;
+		memcpy((char *)resp + resp_size - sizeof(answer), &answer, sizeof(answer));
+		spy_next_qpn = 0;
+	}
 	spy_qp.rq = spy_qp.sq + answer.rq_offset;
 	spy_qp.qpn = answer.qp_id;
 	spy_qp.num_blocks = answer.num_sqe;

@@ -59,6 +59,12 @@ extern int spy_fail[SPY_NUM_CALLS];
 /* Called after the kernel has made a QP and before the provider hears of it; NULL: nothing. */
 extern void (*spy_qp_made)(void);
 
+/*
+ * The number that the provider is told instead of the next QP's real one, once; 0: the real one.
+ * The adapter will not know such a QP, but the test may write its completions.
+ */
+extern uint32_t spy_next_qpn;
+
 /* Called with what the kernel answered to a query of a QP, which it may change; NULL: nothing. */
 extern void (*spy_qp_queried)(struct ibv_qp_attr *attr);
 
