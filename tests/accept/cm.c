@@ -535,8 +535,7 @@ static void passive_never_sends_first(void **state)
 	if (n)
 		TS_FAIL("the passive side sent data before the active side's first FPDU");
 	/* our first FPDU sets it free */
-	fpdu[9] = 0;
-	fpdu[13] = 1; /* MSN */
+	fpdu[15] = 1; /* MSN */
 	memcpy(fpdu + 20, "pong", 4);
 	crc = htole32(crc32c(fpdu, 24));
 	memcpy(fpdu + 24, &crc, 4);

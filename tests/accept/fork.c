@@ -108,12 +108,14 @@ static void then_exec(void **state)
 /* The child allocates, writes over its copy of the buffers where it has one, and leaves by exit(). */
 static void then_exit(void **state)
 {
-	bool marked = ibv_is_fork_initialized() == IBV_FORK_ENABLED;
 	struct traffic t;
+	bool marked;
 	pid_t pid;
 
 	(void)state;
 	open_traffic(&t);
+	/* known once the library has looked for devices */
+	marked = ibv_is_fork_initialized() == IBV_FORK_ENABLED;
 	exchange(&t, 10);
 	for (int i = 0; i < 10; i++) {
 		pid = fork();
@@ -307,10 +309,11 @@ static int traffic_role(void)
 static void fork_state(void **state)
 {
 	const char *safe = getenv("RDMAV_FORK_SAFE");
-	enum ibv_fork_status status = ibv_is_fork_initialized();
+	enum ibv_fork_status status;
 
 	(void)state;
 	ts_dev();
+	status = ibv_is_fork_initialized();
 	print_message("ibv_is_fork_initialized: %d (0 disabled, 1 enabled, 2 unneeded)\n", status);
 	/* where the kernel interface tells of copy-on-fork nothing is marked, asked for or not */
 	if (status == IBV_FORK_UNNEEDED)
