@@ -669,6 +669,13 @@ static enum input read_requests(struct client *c, bool *drained)
 	return off ? IN_SOME : IN_PART;
 }
 
+bool client_has_ended(struct client *c)
+{
+	char byte;
+
+	return recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 static bool all_read(struct client *c)
 {
 	int queued = 0;

@@ -333,6 +333,19 @@ static struct port_config *find_port(struct config *cfg, const char *device, uns
 	return p;
 }
 
+/* The command line's port comes before the file's: the control socket is named after the first. */
+static bool first_port(struct config *cfg, const char *device, unsigned int port)
+{
+	struct port_config *p = find_port(cfg, device, port), first;
+
+	if (!p)
+		return false;
+	first = *p;
+	memmove(&cfg->ports[1], &cfg->ports[0], (size_t)(p - cfg->ports) * sizeof(*p));
+	cfg->ports[0] = first;
+	return true;
+}
+
 /* "[port mlx5_0/2]": listen = path starts a further socket, mode and group are those of the last one. */
 static int set_port(struct config *cfg, const char *which, const char *name, const char *value)
 {
@@ -657,7 +670,7 @@ static struct config *config_read(int argc, char **argv, int *status)
 			break;
 		}
 	}
-	if (device && !find_port(cfg, device, port)) {
+	if (device && !first_port(cfg, device, port)) {
 		fprintf(stderr, "rdmacm-mux: device name \"%s\" is empty or longer than %d bytes\n",
 			device, CONFIG_MAX_NAME - 1);
 		goto err;

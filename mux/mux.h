@@ -327,6 +327,8 @@ void client_disconnect(struct client *c, const char *why);
 void client_finish_request(struct client *c);
 /* Ends it now, without speaking for it. */
 void client_free(struct client *c);
+/* True if the peer has closed and nothing of it is left to read. */
+bool client_has_ended(struct client *c);
 /* Finds its rule in the current configuration; false if that refuses it. */
 bool client_match(struct client *c);
 
@@ -338,6 +340,8 @@ int owner_unreg(struct client *c, const uint8_t *gid);
 /* Whether the client may use gid as its source now: 0, or an enum mux_err. *former: only for its old sessions. */
 int owner_may_use(struct client *c, const uint8_t *gid, bool *former);
 bool owner_has_gid(const struct client *c, const uint8_t *gid);
+/* Room for one more session of the client; sessions of an earlier life of its guest make way. */
+bool owner_make_room(struct client *c);
 /* A CA GUID that the client uses: refused if another has it. */
 int owner_ca_guid(struct client *c, uint64_t guid);
 void owner_drop_gids(struct client *c);

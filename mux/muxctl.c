@@ -350,6 +350,10 @@ static int find_socket(char path[PATH_LEN], const char *prefix, const char *devi
 		fprintf(stderr, "rdmacm-muxctl: say which mux: -d DEVICE, or -S SOCKET\n");
 		return EINVAL;
 	}
+	/* Where the packaged unit has it, unless a mux was started by hand. */
+	snprintf(path, PATH_LEN, "/run/rdmacm-mux/%s-%s.ctl", device, port);
+	if (strcmp(prefix, MUX_DEFAULT_PREFIX) == 0 && access(path, F_OK) == 0)
+		return 0;
 	n = snprintf(path, PATH_LEN, "%s-%s-%s.ctl", prefix, device, port);
 	if (n >= 0 && n < PATH_LEN)
 		return 0;

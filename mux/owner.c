@@ -106,6 +106,17 @@ static bool same_identity(const struct client *a, const struct client *b)
 	return a->rule && a->rule == b->rule && a->rule->listen;
 }
 
+/* True if the GID's owner lost its connection and c came in its place. */
+static bool may_take_over(struct client *c, struct client *old)
+{
+	if (old == c || !same_identity(c, old))
+		return false;
+	/* The end of the old connection may not have been looked at yet. */
+	if (old->fd >= 0 && client_has_ended(old))
+		client_disconnect(old, "closed by the client");
+	return old->fd < 0;
+}
+
 /* Everything of a client that lost its connection goes to the one that came in its place. */
 static void take_over(struct client *c, struct client *old)
 {
@@ -225,7 +236,7 @@ int owner_reg(struct client *c, const uint8_t *gid)
 		suspect_sessions(c, gid);
 		return MUX_EEXIST;
 	}
-	if (g->client->fd < 0 && same_identity(c, g->client)) {
+	if (may_take_over(c, g->client)) {
 		take_over(c, g->client);
 		return MUX_OK;
 	}
@@ -259,7 +270,7 @@ int owner_may_use(struct client *c, const uint8_t *gid, bool *former)
 		*former = true;
 		return MUX_OK;
 	}
-	if (g && g->client->fd < 0 && same_identity(c, g->client)) {
+	if (g && may_take_over(c, g->client)) {
 		take_over(c, g->client);
 		return MUX_OK;
 	}
@@ -269,6 +280,21 @@ int owner_may_use(struct client *c, const uint8_t *gid, bool *former)
 	if (!bucket_take(&c->registrations, &c->limits->registrations, c->port->mux->now, 1))
 		return MUX_EACCES;
 	return gid_new(c, gid, "use");
+}
+
+bool owner_make_room(struct client *c)
+{
+	struct session_table *t = c->port->mux->sessions;
+	struct session_owner *o = &c->owner;
+
+	while (o->count >= c->limits->max_sessions || o->half_open >= c->limits->max_half_open ||
+	       session_count(t) >= session_capacity(t)) {
+		/* Suspects stand first. */
+		if (!session_is(o->head) || !(session_rec(t, o->head)->flags & SF_SUSPECT))
+			return false;
+		session_delete(t, o->head, o);
+	}
+	return true;
 }
 
 /* CA GUIDs ----------------------------------------------------------------------------------------- */

@@ -31,6 +31,12 @@ static int refuse(struct tx *tx, enum drop why, int err)
 	return err;
 }
 
+/* Only clients that said hello know the error for what passes by itself. */
+static int refuse_for_now(struct tx *tx, enum drop why)
+{
+	return refuse(tx, why, tx->client->rec->hello & HELLO_SAID ? MUX_EAGAIN : MUX_EACCES);
+}
+
 struct session_owner *route_owner(struct mux *mux, const struct session_rec *r, struct client **c)
 {
 	struct client *client;
@@ -261,23 +267,6 @@ static int check_own_gid(struct tx *tx, size_t off, bool zero_ok)
 	return refuse(tx, DROP_SPOOFED, MUX_EACCES);
 }
 
-/* Room for one more session, or an old one of the same client makes it. */
-static bool make_room(struct tx *tx)
-{
-	struct session_owner *o = &tx->client->owner;
-	uint32_t first = o->head;
-
-	if (o->half_open >= tx->client->limits->max_half_open)
-		return false;
-	if (o->count < tx->client->limits->max_sessions &&
-	    session_count(tx->mux->sessions) < session_capacity(tx->mux->sessions))
-		return true;
-	if (!session_is(first) || !(session_rec(tx->mux->sessions, first)->flags & SF_SUSPECT))
-		return false;
-	session_delete(tx->mux->sessions, first, o);
-	return true;
-}
-
 static struct session_rec *rec_of(struct tx *tx)
 {
 	return session_rec(tx->mux->sessions, tx->session);
@@ -351,8 +340,12 @@ static int send_to_peer(struct tx *tx)
 {
 	struct session_rec *r = rec_of(tx);
 
+	int why;
+
 	tx->port->stats.tx[tx->attr - CM_REQ]++;
-	route_emit(tx->port, r->client_gid, &r->peer, tx->mad, tx->client->owner.serial);
+	why = route_emit(tx->port, r->client_gid, &r->peer, tx->mad, tx->client->owner.serial);
+	if (why == DROP_LANE_FULL && (tx->client->rec->hello & HELLO_SAID))
+		return MUX_EAGAIN;
 	return MUX_OK;
 }
 
@@ -360,7 +353,7 @@ static int send_to_peer(struct tx *tx)
 
 static int tx_create(struct tx *tx, const struct session_rec *rec)
 {
-	if (!make_room(tx))
+	if (!owner_make_room(tx->client))
 		return refuse(tx, DROP_QUOTA, MUX_EACCES);
 	tx->session = session_create(tx->mux->sessions, &tx->client->owner, rec, tx->mux->now);
 	if (!session_is(tx->session))
@@ -374,7 +367,7 @@ static int begin_request(struct tx *tx)
 	if (tx->mux->draining)
 		return refuse(tx, DROP_DRAINING, MUX_EACCES);
 	if (!bucket_take(&tx->client->requests, &tx->client->limits->requests, tx->mux->now, 1))
-		return refuse(tx, DROP_RATE, MUX_EACCES);
+		return refuse_for_now(tx, DROP_RATE);
 	return MUX_OK;
 }
 
@@ -511,12 +504,15 @@ static int find_or_bind(struct tx *tx)
 	    rec_of(tx)->peer_id == cm_get32(tx->mad, CM_OFF_REMOTE_ID) && (rec_of(tx)->flags & SF_PEER))
 		return check_former(tx);
 	bound = tx->session;
+	/* A guest that started anew while the peer still asks has a new id. */
 	if (find_by_reply(tx, CM_OFF_REMOTE_ID) &&
-	    (!(rec_of(tx)->flags & SF_LOCAL) || rec_of(tx)->local_id == local)) {
+	    (!(rec_of(tx)->flags & SF_LOCAL) || rec_of(tx)->local_id == local ||
+	     rec_of(tx)->state < S_ESTABLISHED)) {
 		int err = check_former(tx);
 
 		if (err)
 			return err;
+		session_unlink_local(tx->mux->sessions, tx->session, &tx->client->owner);
 		session_set_local(tx->mux->sessions, tx->session, &tx->client->owner, local);
 		return MUX_OK;
 	}
@@ -682,7 +678,7 @@ int route_tx(struct client *c, const struct mux_frame *req)
 	int err;
 
 	if (!bucket_take(&c->mads, &c->limits->mads, tx.mux->now, 1))
-		return refuse(&tx, DROP_RATE, MUX_EACCES);
+		return refuse_for_now(&tx, DROP_RATE);
 	if (req->umad_len < MUX_MIN_MAD_SIZE || req->umad_len > MUX_MAD_SIZE || !cm_valid(req->mad) ||
 	    gid_is_zero(req->sgid))
 		return refuse(&tx, DROP_MALFORMED, MUX_EINVAL);

@@ -75,13 +75,6 @@ static void no_resources(struct rx *rx)
 		reject_req(rx, CM_REJ_NO_RESOURCES);
 }
 
-static bool room_for(struct rx *rx, const struct client *c)
-{
-	return c->owner.half_open < c->limits->max_half_open &&
-	       c->owner.count < c->limits->max_sessions &&
-	       session_count(rx->mux->sessions) < session_capacity(rx->mux->sessions);
-}
-
 static bool over_source_rate(struct rx *rx)
 {
 	uint64_t h = mux_hash_gid(rx->mux->hash_key, rx->from.gid, 0, 1);
@@ -163,7 +156,7 @@ static struct client *request_owner(struct rx *rx, struct gid_reg *g)
 		drop(rx, DROP_DRAINING);
 		return NULL;
 	}
-	if (!room_for(rx, c)) {
+	if (!owner_make_room(c)) {
 		no_resources(rx);
 		return NULL;
 	}

@@ -358,11 +358,21 @@ int state_take_umad(struct mux *mux, const char *device, unsigned int port, int 
 	return fd;
 }
 
+static bool listens_on(int fd, const char *path)
+{
+	/* The historic name of /run, which the default path has and units do not. */
+	static const char old[] = "/var/run/";
+
+	if (sd_is_socket_unix(fd, SOCK_STREAM, 1, path, 0) > 0)
+		return true;
+	return strncmp(path, old, sizeof(old) - 1) == 0 &&
+	       sd_is_socket_unix(fd, SOCK_STREAM, 1, path + strlen("/var"), 0) > 0;
+}
+
 int state_take_listen(const char *path)
 {
 	for (int i = 0; i < n_kept; i++) {
-		if (kept[i].fd >= 0 &&
-		    sd_is_socket_unix(kept[i].fd, SOCK_STREAM, 1, path, 0) > 0) {
+		if (kept[i].fd >= 0 && listens_on(kept[i].fd, path)) {
 			int fd = kept[i].fd;
 
 			kept[i].fd = -1;

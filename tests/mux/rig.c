@@ -81,6 +81,11 @@ static void child(struct rig *r, const char *device, const char *prefix)
 		snprintf(san, sizeof(san), "%s/notify", r->dir);
 		setenv("NOTIFY_SOCKET", san, 1);
 	}
+	if (r->watchdog) {
+		snprintf(num, sizeof(num), "%d", (int)getpid());
+		setenv("WATCHDOG_PID", num, 1);
+		setenv("WATCHDOG_USEC", "100000", 1);
+	}
 	if (r->n_pass) {
 		/* Above all others first, so that none overwrites one that is still to be placed. */
 		for (unsigned int i = 0; i < r->n_pass; i++)

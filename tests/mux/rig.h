@@ -32,6 +32,7 @@ struct rig {
 	const char *pass_names;
 	unsigned int n_pass;
 	bool closed_std; /* start with descriptors 0 to 2 closed */
+	bool watchdog; /* ask for signs of life every 100 ms */
 };
 
 /* The names of the specification's test vectors. */

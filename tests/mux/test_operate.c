@@ -11,8 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -437,6 +439,169 @@ static void exhaustion(void **state)
 	close(d);
 }
 
+/* Started by a service manager: its socket, signs of life, news. */
+static void service(void **state)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct rig *r = rig_new();
+	unsigned int alive = 0;
+	bool ready = false, stopping = false;
+	int fds[1], a;
+	char text[256];
+	ssize_t n;
+
+	(void)state;
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/notify", r->dir);
+	r->notify_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(r->notify_fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", r->socket);
+	fds[0] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(fds[0], (struct sockaddr *)&addr, sizeof(addr)), 0);
+	assert_int_equal(listen(fds[0], 5), 0);
+	/* A client may be early. */
+	a = rig_connect(r);
+	r->pass_fds = fds;
+	r->pass_names = "rdmacm-mux.socket";
+	r->n_pass = 1;
+	r->watchdog = true;
+	rig_start(r);
+	assert_int_equal(wire_reg(a, GA), 0);
+	for (unsigned int i = 0; alive < 3 && i < RIG_MS / 10; i++) {
+		n = recv(r->notify_fd, text, sizeof(text) - 1, MSG_DONTWAIT);
+		if (n < 0) {
+			poll(NULL, 0, 10);
+			continue;
+		}
+		text[n] = '\0';
+		alive += strstr(text, "WATCHDOG=1") != NULL;
+		ready |= strstr(text, "READY=1") != NULL;
+	}
+	assert_true(alive >= 3 && ready);
+	rig_stop(r, SIGTERM);
+	while ((n = recv(r->notify_fd, text, sizeof(text) - 1, MSG_DONTWAIT)) > 0) {
+		text[n] = '\0';
+		stopping |= strstr(text, "STOPPING=1") != NULL;
+	}
+	assert_true(stopping);
+	/* The manager's socket stays. */
+	assert_int_equal(access(r->socket, F_OK), 0);
+	close(a);
+	close(fds[0]);
+	close(r->notify_fd);
+	rig_free(r);
+}
+
+static void privileges(void **state)
+{
+	struct rig *r = rig_new();
+	unsigned int uid = 0;
+	unsigned long long caps = 1;
+	char path[64], line[256];
+	FILE *f;
+	int a;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip();
+	rig_option(r, "-u");
+	r->opts[r->n_opts++] = strdup("nobody");
+	rig_start(r);
+	a = connect_reg(r, GA);
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)r->pid);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		sscanf(line, "Uid: %u", &uid);
+		sscanf(line, "CapEff: %llx", &caps);
+	}
+	fclose(f);
+	assert_int_not_equal(uid, 0);
+	assert_true(caps == 0);
+	close(a);
+	rig_wait_status(r, "clients", 0);
+	rig_free(r);
+}
+
+/* Two devices in one process: each has clients and addresses of its own. */
+static void two_ports(void **state)
+{
+	struct rig *r = rig_new();
+	char path[128], text[512];
+	uint8_t mad[MAD], pkt[PKT_SIZE];
+	unsigned int second;
+	int a, b;
+
+	(void)state;
+	second = fabric_add(r->f, "fab1");
+	fabric_set_gid(r->f, second, 5, GA);
+	fabric_carry(r->f, false);
+	snprintf(path, sizeof(path), "%s/conf", r->dir);
+	snprintf(text, sizeof(text), "[port fab1/1]\nlisten = %s/second\n", r->dir);
+	write_file(path, text);
+	rig_option(r, "-c");
+	r->opts[r->n_opts++] = strdup(path);
+	rig_start(r);
+	a = connect_reg(r, GA);
+	snprintf(path, sizeof(path), "%s/second", r->dir);
+	b = wire_connect_wait(path, RIG_MS);
+	assert_int_equal(wire_reg(b, GA), 0);
+	mad_req(mad, 1, 1, GA, GP, CA_A, QPN_A, SVC_TCP);
+	assert_int_equal(wire_mad(b, GA, mad), 0);
+	assert_true(fabric_written(r->f, second, pkt, RIG_MS));
+	assert_int_equal(pkt[33], 5);
+	/* The id is known on its own device only. */
+	mad_rep(mad, 0x70, be32(pkt + PKT_MAD + M_LOCAL), 1, CA_P, QPN_P);
+	rig_inject(r, GP, 1, mad);
+	rig_wait_dropped(r, "wrong_source", 1);
+	rig_expect_nothing(b);
+	fabric_inject(r->f, second, GP, 5, mad);
+	rig_expect_mad(b, mad, REP, GA, GP);
+	/* One goes, the other stays. */
+	fabric_unplug(r->f, second);
+	for (unsigned int i = 0; !rig_logged(r, "event=port_down") && i < RIG_MS; i += 5)
+		poll(NULL, 0, 5);
+	mad_req(mad, 1, 1, GA, GP, CA_A, QPN_A, SVC_TCP);
+	assert_int_equal(wire_mad(a, GA, mad), 0);
+	rig_expect_write(r, mad, REQ, GP, 1);
+	assert_int_equal(wire_mad(b, GA, mad), 4);
+	close(a);
+	close(b);
+	rig_free(r);
+}
+
+/* No descriptors left: no spinning, and on it goes when there are some. */
+static void out_of_files(void **state)
+{
+	struct rig *r = *state;
+	struct rlimit few = { 60, 60 }, old;
+	int fds[60];
+
+	assert_int_equal(prlimit(r->pid, RLIMIT_NOFILE, NULL, &old), 0);
+	few.rlim_max = old.rlim_max;
+	assert_int_equal(prlimit(r->pid, RLIMIT_NOFILE, &few, NULL), 0);
+	for (unsigned int i = 0; i < 60; i++)
+		fds[i] = rig_connect(r);
+	for (unsigned int i = 0; !rig_logged(r, "event=accept_failed") && i < RIG_MS; i += 5)
+		poll(NULL, 0, 5);
+	poll(NULL, 0, 300);
+	{
+		FILE *f = fopen(r->log, "re");
+		unsigned int lines = 0;
+		char line[1024];
+
+		while (fgets(line, sizeof(line), f))
+			lines += strstr(line, "event=accept_failed") != NULL;
+		fclose(f);
+		assert_in_range(lines, 1, 5);
+	}
+	assert_int_equal(wire_reg(fds[0], GA), 0);
+	assert_int_equal(prlimit(r->pid, RLIMIT_NOFILE, &old, NULL), 0);
+	rig_advance(r, 2000);
+	assert_int_equal(wire_reg(fds[59], GB), 0);
+	for (unsigned int i = 0; i < 60; i++)
+		close(fds[i]);
+}
+
 static int setup_load(void **state)
 {
 	struct rig *r = rig_new();
@@ -499,6 +664,10 @@ int main(void)
 		T(library),
 		T2(clones, setup_replace),
 		T2(exhaustion, setup_small),
+		cmocka_unit_test(service),
+		cmocka_unit_test(privileges),
+		cmocka_unit_test(two_ports),
+		T(out_of_files),
 		T2(no_allocation, setup_load),
 	};
 
