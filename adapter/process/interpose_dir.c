@@ -156,6 +156,30 @@ INTERPOSE int closedir(DIR *dir)
 	return vd ? vdir_close(vd) : REAL(closedir)(dir);
 }
 
+/* ------------------------------------------------------------------ working directory */
+
+/*
+ * A directory of ours alone cannot be it: the kernel and every program that is started would know nothing of
+ * it.  So chdir() there fails, as without this library.
+ */
+INTERPOSE int chdir(const char *path)
+{
+	int ret = REAL(chdir)(path);
+
+	if (!ret && !fdtab_foreign())
+		vfs_cwd_changed();
+	return ret;
+}
+
+INTERPOSE int fchdir(int fd)
+{
+	int ret = REAL(fchdir)(fd);
+
+	if (!ret && !fdtab_foreign())
+		vfs_cwd_changed();
+	return ret;
+}
+
 /* ------------------------------------------------------------------ scandir */
 
 typedef int (*scan_filter)(const struct dirent *);

@@ -10,6 +10,7 @@
 #ifndef EA_VFS_H
 #define EA_VFS_H
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -83,6 +84,15 @@ static inline bool vfs_absolute(const char *path)
 }
 
 /*
+ * The directory of the tree that is the working directory, where relative paths begin: NULL when it is none, or not NULL
+ * when that is not known yet.  Only directories that the real system has too can be it.
+ */
+extern struct vnode *vfs_cwd;
+
+/* The working directory has changed. */
+void vfs_cwd_changed(void);
+
+/*
  * Not worth a lookup: the usual case of an interposed call's (dirfd, path).  A NULL path is the real call's matter; the
  * compiler, which knows such paths as never NULL, must not take the test away.
  */
@@ -91,7 +101,11 @@ static inline bool vfs_elsewhere(int dirfd, const char *path)
 	__asm__("" : "+r"(path));
 	if (!path)
 		return true;
-	return *path == '/' ? !vfs_absolute(path) : !host_fd_ours(dirfd);
+	if (*path == '/')
+		return !vfs_absolute(path);
+	if (dirfd == AT_FDCWD)
+		return !__atomic_load_n(&vfs_cwd, __ATOMIC_RELAXED);
+	return !host_fd_ours(dirfd);
 }
 
 enum vfs_where {

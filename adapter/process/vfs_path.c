@@ -191,6 +191,33 @@ enum vfs_where vfs_resolve(struct vnode *base, const char *path, bool follow, st
 	return VFS_NODE;
 }
 
+/* ------------------------------------------------------------------ the working directory */
+
+static struct vnode unknown;
+
+struct vnode *vfs_cwd = &unknown;
+
+void vfs_cwd_changed(void)
+{
+	__atomic_store_n(&vfs_cwd, &unknown, __ATOMIC_RELAXED);
+}
+
+static struct vnode *cwd_node(void)
+{
+	struct vnode *node = __atomic_load_n(&vfs_cwd, __ATOMIC_RELAXED);
+	int saved_errno = errno;
+	char path[PATH_MAX];
+
+	if (node != &unknown)
+		return node;
+	node = NULL;
+	if (getcwd(path, sizeof(path)) && vfs_absolute(path))
+		node = strcmp(path, "/") ? node_at(path) : vfs_root();
+	errno = saved_errno;
+	__atomic_store_n(&vfs_cwd, node, __ATOMIC_RELAXED);
+	return node;
+}
+
 enum vfs_where vfs_lookup(int dirfd, const char *path, bool follow, struct vfs_res *res)
 {
 	struct vnode *base = NULL;
@@ -198,6 +225,10 @@ enum vfs_where vfs_lookup(int dirfd, const char *path, bool follow, struct vfs_r
 
 	if (*path == '/') {
 		if (!vfs_absolute(path))
+			return VFS_REAL;
+	} else if (dirfd == AT_FDCWD) {
+		base = *path ? cwd_node() : NULL;
+		if (!base)
 			return VFS_REAL;
 	} else {
 		if (!host_fd_ours(dirfd))

@@ -103,7 +103,9 @@ static void taking_back(void **state)
 /* More than a pipe holds: the rest waits in memory, in order, and comes as the program reads. */
 static void overflow(void **state)
 {
-	enum { MANY = 30000 };
+	enum {
+		MANY = 30000
+	};
 	struct pollfd poll_fd = { .events = POLLIN };
 	struct host_evq *q;
 	uint64_t value, i;

@@ -444,6 +444,35 @@ static void relative_to_the_root(void **state)
 	close(root);
 }
 
+static void working_directory(void **state)
+{
+	struct stat st;
+	char buf[64];
+	int fd;
+
+	(void)state;
+	assert_int_equal(chdir("/sys/class"), 0);
+	fd = open("infiniband/erdma_0/node_type", O_RDONLY);
+	assert_true(fd >= 0);
+	assert_int_equal(read(fd, buf, sizeof(buf)), 8);
+	close(fd);
+	assert_int_equal(stat("net/lo", &st), 0);
+	assert_int_equal(stat("../class/infiniband", &st), 0);
+	assert_int_equal(stat("../../dev/infiniband/uverbs0", &st), 0);
+	assert_true(S_ISCHR(st.st_mode));
+	assert_int_equal(stat("../../etc/passwd", &st), 0);
+	assert_int_equal(fstatat(AT_FDCWD, "", &st, AT_EMPTY_PATH), 0);
+	assert_true(S_ISDIR(st.st_mode));
+	assert_int_equal(chdir("/sys/class/infiniband"), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(access("dev/infiniband/rdma_cm", R_OK), 0);
+	assert_int_equal(access("etc/passwd", R_OK), 0);
+	assert_int_equal(chdir("/etc"), 0);
+	assert_int_equal(access("passwd", R_OK), 0);
+	assert_int_equal(access("infiniband", R_OK), -1);
+}
+
 static void stdio(void **state)
 {
 	char line[64];
@@ -487,12 +516,19 @@ static void the_real_tree_stays(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(contents),	 cmocka_unit_test(files_are_read_only),
-		cmocka_unit_test(stat_family),	 cmocka_unit_test(null_paths),
-		cmocka_unit_test(links),	 cmocka_unit_test(directories),
-		cmocka_unit_test(scan_and_glob), cmocka_unit_test(tree_walk),
-		cmocka_unit_test(types_agree),	 cmocka_unit_test(relative_to_the_root),
-		cmocka_unit_test(stdio),	 cmocka_unit_test(the_real_tree_stays),
+		cmocka_unit_test(contents),
+		cmocka_unit_test(files_are_read_only),
+		cmocka_unit_test(stat_family),
+		cmocka_unit_test(null_paths),
+		cmocka_unit_test(links),
+		cmocka_unit_test(directories),
+		cmocka_unit_test(scan_and_glob),
+		cmocka_unit_test(tree_walk),
+		cmocka_unit_test(types_agree),
+		cmocka_unit_test(relative_to_the_root),
+		cmocka_unit_test(stdio),
+		cmocka_unit_test(working_directory),
+		cmocka_unit_test(the_real_tree_stays),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
