@@ -28,13 +28,13 @@ static void op_rx_resume(struct ea_link *link)
 
 /*
  * ABORT does not reset the connection: work requests complete when the kernel has taken their
- * bytes, and a reset would destroy those bytes.  The stream ends after them, inside an FPDU if
- * need be.
+ * bytes, and a reset would destroy those bytes.  The stream ends after them.
  */
 static void op_shutdown(struct ea_link *link, enum ea_shutdown how)
 {
 	struct ea_tcp *tcp = to_tcp(link);
 
+	ea_tcp_keep_rest(tcp);
 	tcp->closing = true;
 	tcp->tx.ready = true;
 	tcp->tx.term_due = how == EA_SHUT_TERMINATE;
@@ -154,6 +154,7 @@ void ea_tcp_destroy(struct ea_link *link, bool reset)
 	if (reset)
 		setsockopt(tcp->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
 	ea_tcp_down(tcp, ECONNABORTED);
+	free(tcp->tx.rest);
 	free(tcp);
 }
 

@@ -16,10 +16,11 @@
  * received when it was wrong.
  *
  * An FPDU that has begun must be finished before anything else can follow.  When the QP ends while
- * the socket is full, the core gives no payload any more; the stream then ends inside that FPDU,
- * and no Terminate can be sent: the peer sees a broken stream instead of the cause.
+ * the socket is full, the link copies the rest of it (64 KiB at most, its only allocation after
+ * creation), so that the end of stream or a Terminate comes between FPDUs.  Only when that payload is
+ * what went away does the stream end inside the FPDU: the peer sees a broken stream, not the cause.
  *
- * Bounds: nothing is allocated after creation.  A link takes EA_TCP_LINK_SIZE bytes at most; what
+ * Bounds: nothing else is allocated after creation.  A link takes EA_TCP_LINK_SIZE bytes at most; what
  * the peer sends and nobody takes stays in the kernel's socket buffer, whose limit stops the peer.
  *
  * Threads: all functions under the lock that serialises the core (core.h); none blocks.

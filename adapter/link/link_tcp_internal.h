@@ -55,6 +55,8 @@ struct ea_tcp_tx {
 	uint32_t frame_off; /* bytes of the current frame that are sent */
 	uint32_t cut;	    /* payload bytes of the message being cut that are staged */
 	int err;	    /* of the socket */
+	uint8_t *rest;	    /* payload of the frame under way, once the QP has ended */
+	uint32_t rest_off;  /* where in the frame's payload it starts */
 	struct ea_tcp_frame frames[TX_FRAMES];
 	struct ea_tx_msg msgs[TX_MSGS];
 	uint8_t buf[TX_SCRATCH];
@@ -100,6 +102,9 @@ static inline bool ea_tcp_is_closed(const struct ea_tcp *tcp)
 {
 	return tcp->tx.shut && tcp->rx.eof;
 }
+
+/* The QP ends now: keep what the frame under way still has to send. */
+void ea_tcp_keep_rest(struct ea_tcp *tcp);
 
 /* The stream is over for the QP: tell the core once, leave OPEN. */
 void ea_tcp_down(struct ea_tcp *tcp, int err);

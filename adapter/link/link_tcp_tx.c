@@ -7,6 +7,7 @@
  * unit: once its first byte is out, all of it must follow, or the stream is broken.
  */
 #include <endian.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -218,6 +219,24 @@ static bool add_scratch(struct iovec *iov, int *n, uint8_t *p, uint32_t len)
 	return true;
 }
 
+/* Payload of @frame from its byte @skip on; result as ea_tx_payload(). */
+static int frame_payload(struct ea_tcp *tcp, const struct ea_tcp_frame *frame, uint32_t skip,
+			 struct iovec *iov, int max, uint32_t *covered)
+{
+	struct ea_tcp_tx *tx = &tcp->tx;
+
+	if (ea_tcp_unlikely(tx->rest)) {
+		*covered = frame->len - skip;
+		iov->iov_base = tx->rest + (skip - tx->rest_off);
+		iov->iov_len = *covered;
+		return 1;
+	}
+	if (!tcp->link.qp)
+		return -ESHUTDOWN;
+	return ea_tx_payload(tcp->link.qp, &tx->msgs[frame->msg], frame->off + skip,
+			     frame->len - skip, iov, max, covered);
+}
+
 /*
  * List what is staged, from the first unsent byte on, and no frame more once @budget bytes are
  * listed, or, aligned, once a TCP segment is full. Returns the number of iovecs (at least 1), or a
@@ -248,10 +267,7 @@ static int gather(struct ea_tcp *tcp, struct iovec *iov, size_t budget)
 		if (skip < frame->len) {
 			if (n == TX_IOV)
 				break;
-			if (!tcp->link.qp)
-				return -ESHUTDOWN;
-			rc = ea_tx_payload(tcp->link.qp, &tx->msgs[frame->msg], frame->off + skip,
-					   frame->len - skip, iov + n, TX_IOV - n, &covered);
+			rc = frame_payload(tcp, frame, skip, iov + n, TX_IOV - n, &covered);
 			if (rc < 0)
 				return rc;
 			n += rc;
@@ -298,6 +314,32 @@ static void advance(struct ea_tcp *tcp, size_t sent)
 }
 
 /* ------------------------------------------------------------------ the end */
+
+/*
+ * Payload can be read for the last time.  Without a copy, for want of memory or of the region, the
+ * stream has to end inside the frame.
+ */
+void ea_tcp_keep_rest(struct ea_tcp *tcp)
+{
+	struct ea_tcp_tx *tx = &tcp->tx;
+	const struct ea_tcp_frame *frame = &tx->frames[tx->frame];
+	uint32_t skip;
+
+	if (!tx->frame_off || tcp->closing || !tcp->link.qp)
+		return;
+	skip = tx->frame_off < frame->head_len ? 0 : tx->frame_off - frame->head_len;
+	if (skip >= frame->len)
+		return;
+	tx->rest = malloc(frame->len - skip);
+	if (!tx->rest)
+		return;
+	tx->rest_off = skip;
+	if (use_payload(tcp, &tx->msgs[frame->msg], frame->off + skip, frame->len - skip,
+			(struct payload_use){ .copy_to = tx->rest })) {
+		free(tx->rest);
+		tx->rest = NULL;
+	}
+}
 
 /* The QP has ended: of what is staged only a frame that has begun is still sent. */
 static void drop_unsent(struct ea_tcp *tcp)

@@ -360,6 +360,41 @@ static void terminate_each_way(void **state)
 	}
 }
 
+/* The QP ends while the socket is full inside an FPDU: the rest of that FPDU still goes out. */
+static void unfinished_frame(void **state)
+{
+	enum {
+		LEN = 3 << 20
+	};
+	struct rig_wc wc;
+	struct pair pair;
+
+	(void)state;
+	/* an orderly end: between FPDUs, though inside a message */
+	pair_open(&pair, false);
+	rig_post_write(&pair.a, 0, LEN, RIG_STAG, (uintptr_t)pair.b.mem, RIG_SIGNAL);
+	assert_int_equal(ea_tcp_progress_tx(pair.a.link, SIZE_MAX), EA_TCP_WAIT_OUT);
+	assert_int_equal(ea_qp_modify(pair.a.dev, RIG_QPN, EA_QP_CLOSING), 0);
+	/* the program may use its memory again at once */
+	memset(pair.a.mem, 0xee, LEN);
+	rig_pump(&pair.a, &pair.b);
+	assert_int_equal(ea_tcp_state(pair.a.link), EA_TCP_CLOSED);
+	assert_int_equal(ea_tcp_state(pair.b.link), EA_TCP_CLOSED);
+	assert_int_equal(ea_tcp_error(pair.b.link), 0);
+	assert_null(memchr(pair.b.mem, 0xee, LEN));
+	pair_close(&pair);
+
+	/* a Terminate arrives behind it */
+	pair_open(&pair, false);
+	rig_post_write(&pair.a, 0, LEN, RIG_STAG, (uintptr_t)pair.b.mem, RIG_SIGNAL);
+	assert_int_equal(ea_tcp_progress_tx(pair.a.link, SIZE_MAX), EA_TCP_WAIT_OUT);
+	rig_post_read(&pair.b, 0, 100, 0x777700, (uintptr_t)pair.a.mem);
+	assert_true(rig_wait(&pair.b, &pair.a, &pair.b, &wc));
+	assert_int_equal(wc.opcode, EA_OP_READ);
+	assert_int_equal(wc.syndrome, EA_SYN_RECV_STAG);
+	pair_close(&pair);
+}
+
 /*
  * The region goes away while a message is on its way: no byte more, an error on both sides, no
  * hang.
@@ -413,6 +448,7 @@ int main(void)
 		cmocka_unit_test(half_close),
 		cmocka_unit_test(no_reset_on_close),
 		cmocka_unit_test(terminate_each_way),
+		cmocka_unit_test(unfinished_frame),
 		cmocka_unit_test(region_gone),
 	};
 
