@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "adapter/process/erdma_run.h"
@@ -68,16 +69,22 @@ static void die(int code, const char *fmt, ...)
 
 /* ------------------------------------------------------------------ our own files */
 
-/* Folder of this program. */
+/* Folder of this program; where /proc is missing, by the name it was started with. */
 static void own_folder(char *folder, size_t size)
 {
+	const char *started = (const char *)getauxval(AT_EXECFN);
 	ssize_t len = readlink("/proc/self/exe", folder, size - 1);
-	char *slash;
+	char *slash, *real;
 
-	if (len < 0)
-		die(EXIT_CANNOT, "cannot find its own place in /proc/self/exe: %s",
-		    strerror(errno));
-	folder[len] = 0;
+	if (len >= 0) {
+		folder[len] = 0;
+	} else {
+		real = started ? realpath(started, NULL) : NULL;
+		if (!real || strlen(real) >= size)
+			die(EXIT_CANNOT, "cannot find its own place: %s", strerror(errno));
+		strcpy(folder, real);
+		free(real);
+	}
 	slash = strrchr(folder, '/');
 	if (slash)
 		*slash = 0;
