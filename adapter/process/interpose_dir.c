@@ -14,8 +14,6 @@
 #include "adapter/process/libc.h"
 #include "adapter/process/vfs_dir.h"
 
-_Static_assert(sizeof(struct dirent) == sizeof(struct dirent64), "one dirent for both names");
-
 /* ------------------------------------------------------------------ streams */
 
 /* The stream, or NULL with errno; *real: the call is the C library's, for *path. */
@@ -78,13 +76,7 @@ INTERPOSE struct dirent *readdir(DIR *dir)
 
 	return vd ? vdir_read(vd) : REAL(readdir)(dir);
 }
-
-INTERPOSE struct dirent64 *readdir64(DIR *dir)
-{
-	struct vdir *vd = vdir_of(dir);
-
-	return vd ? (struct dirent64 *)vdir_read(vd) : REAL(readdir64)(dir);
-}
+ALIAS64(readdir, readdir64);
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -100,19 +92,8 @@ INTERPOSE int readdir_r(DIR *restrict dir, struct dirent *restrict entry,
 	*result = next ? memcpy(entry, next, sizeof(*next)) : NULL;
 	return 0;
 }
+ALIAS64(readdir_r, readdir64_r);
 
-INTERPOSE int readdir64_r(DIR *restrict dir, struct dirent64 *restrict entry,
-			  struct dirent64 **restrict result)
-{
-	struct vdir *vd = vdir_of(dir);
-	struct dirent *next;
-
-	if (!vd)
-		return REAL(readdir64_r)(dir, entry, result);
-	next = vdir_read(vd);
-	*result = next ? memcpy(entry, next, sizeof(*next)) : NULL;
-	return 0;
-}
 #pragma GCC diagnostic pop
 
 INTERPOSE void rewinddir(DIR *dir)
@@ -221,50 +202,33 @@ err_free:
 	return -1;
 }
 
-#define DEFINE_SCANDIR(name, entry_type)                                                           \
-	INTERPOSE int name(const char *restrict path, struct entry_type ***restrict list,          \
-			   int (*filter)(const struct entry_type *),                               \
-			   int (*compare)(const struct entry_type **, const struct entry_type **)) \
-	{                                                                                          \
-		struct vfs_res res;                                                                \
-		const char *where = path;                                                          \
-		bool real;                                                                         \
-		DIR *dir;                                                                          \
-                                                                                                   \
-		if (vfs_elsewhere(AT_FDCWD, where))                                                \
-			return REAL(name)(path, list, filter, compare);                            \
-		dir = open_stream(AT_FDCWD, &where, &res, &real);                                  \
-		if (real)                                                                          \
-			return REAL(name)(where, list, filter, compare);                           \
-		return dir ? scan_stream(dir, (struct dirent ***)list, (scan_filter)filter,        \
-					 (scan_compare)compare) :                                  \
-			     -1;                                                                   \
-	}
+static int do_scandir(int at, const char *path, struct dirent ***list, scan_filter filter,
+		      scan_compare compare)
+{
+	struct vfs_res res;
+	bool real;
+	DIR *dir = open_stream(at, &path, &res, &real);
 
-#define DEFINE_SCANDIRAT(name, entry_type)                                                         \
-	INTERPOSE int name(int at, const char *restrict path, struct entry_type ***restrict list,  \
-			   int (*filter)(const struct entry_type *),                               \
-			   int (*compare)(const struct entry_type **, const struct entry_type **)) \
-	{                                                                                          \
-		struct vfs_res res;                                                                \
-		const char *where = path;                                                          \
-		bool real;                                                                         \
-		DIR *dir;                                                                          \
-                                                                                                   \
-		if (vfs_elsewhere(at, where))                                                      \
-			return REAL(name)(at, path, list, filter, compare);                        \
-		dir = open_stream(at, &where, &res, &real);                                        \
-		if (real)                                                                          \
-			return REAL(name)(at, where, list, filter, compare);                       \
-		return dir ? scan_stream(dir, (struct dirent ***)list, (scan_filter)filter,        \
-					 (scan_compare)compare) :                                  \
-			     -1;                                                                   \
-	}
+	if (real)
+		return REAL(scandirat)(at, path, list, filter, compare);
+	return dir ? scan_stream(dir, list, filter, compare) : -1;
+}
 
-DEFINE_SCANDIR(scandir, dirent)
-DEFINE_SCANDIR(scandir64, dirent64)
-DEFINE_SCANDIRAT(scandirat, dirent)
-DEFINE_SCANDIRAT(scandirat64, dirent64)
+INTERPOSE int scandir(const char *restrict path, struct dirent ***restrict list, scan_filter filter,
+		      scan_compare compare)
+{
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(scandir)(path, list, filter, compare) :
+					       do_scandir(AT_FDCWD, path, list, filter, compare);
+}
+ALIAS64(scandir, scandir64);
+
+INTERPOSE int scandirat(int at, const char *restrict path, struct dirent ***restrict list,
+			scan_filter filter, scan_compare compare)
+{
+	return vfs_elsewhere(at, path) ? REAL(scandirat)(at, path, list, filter, compare) :
+					 do_scandir(at, path, list, filter, compare);
+}
+ALIAS64(scandirat, scandirat64);
 
 /* ------------------------------------------------------------------ glob */
 
@@ -310,23 +274,7 @@ INTERPOSE int glob(const char *restrict pattern, int flags, int (*on_error)(cons
 	found->gl_flags &= ~GLOB_ALTDIRFUNC;
 	return ret;
 }
-
-INTERPOSE int glob64(const char *restrict pattern, int flags, int (*on_error)(const char *, int),
-		     glob64_t *restrict found)
-{
-	int ret;
-
-	if (vfs_elsewhere(AT_FDCWD, pattern) || (flags & GLOB_ALTDIRFUNC))
-		return REAL(glob64)(pattern, flags, on_error, found);
-	found->gl_opendir = glob_opendir;
-	found->gl_readdir = (struct dirent64 * (*)(void *)) glob_readdir;
-	found->gl_closedir = glob_closedir;
-	found->gl_stat = (int (*)(const char *restrict, struct stat64 *restrict))glob_stat;
-	found->gl_lstat = (int (*)(const char *restrict, struct stat64 *restrict))glob_lstat;
-	ret = REAL(glob64)(pattern, flags | GLOB_ALTDIRFUNC, on_error, found);
-	found->gl_flags &= ~GLOB_ALTDIRFUNC;
-	return ret;
-}
+ALIAS64(glob, glob64);
 
 /* ------------------------------------------------------------------ nftw */
 
@@ -441,9 +389,4 @@ INTERPOSE int nftw(const char *path, __nftw_func_t visit, int fds, int flags)
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(nftw)(path, visit, fds, flags) :
 					       do_nftw(path, visit, flags);
 }
-
-INTERPOSE int nftw64(const char *path, __nftw64_func_t visit, int fds, int flags)
-{
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(nftw64)(path, visit, fds, flags) :
-					       do_nftw(path, (__nftw_func_t)visit, flags);
-}
+ALIAS64(nftw, nftw64);

@@ -178,25 +178,21 @@ INTERPOSE int dup3(int fd, int new_fd, int flags)
 	return host_fd_ours(fd) || host_fd_ours(new_fd) ? after_dup(fd, new_fd, ret) : ret;
 }
 
-#define DEFINE_FCNTL(name)                                                            \
-	INTERPOSE int name(int fd, int cmd, ...)                                      \
-	{                                                                             \
-		va_list args;                                                         \
-		void *arg;                                                            \
-		int ret;                                                              \
-                                                                                      \
-		va_start(args, cmd);                                                  \
-		arg = va_arg(args, void *);                                           \
-		va_end(args);                                                         \
-		ret = REAL(name)(fd, cmd, arg);                                       \
-		if ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && host_fd_ours(fd) && \
-		    !fdtab_hidden(fd))                                                \
-			return fdtab_dup(fd, ret);                                    \
-		return ret;                                                           \
-	}
+INTERPOSE int fcntl(int fd, int cmd, ...)
+{
+	va_list args;
+	void *arg;
+	int ret;
 
-DEFINE_FCNTL(fcntl)
-DEFINE_FCNTL(fcntl64)
+	va_start(args, cmd);
+	arg = va_arg(args, void *);
+	va_end(args);
+	ret = REAL(fcntl)(fd, cmd, arg);
+	if ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && host_fd_ours(fd) && !fdtab_hidden(fd))
+		return fdtab_dup(fd, ret);
+	return ret;
+}
+ALIAS64(fcntl, fcntl64);
 
 INTERPOSE int close_range(unsigned int first, unsigned int last, int flags)
 {

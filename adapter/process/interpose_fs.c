@@ -23,8 +23,6 @@
 #include "adapter/process/libc.h"
 #include "adapter/process/vfs.h"
 
-_Static_assert(sizeof(struct stat) == sizeof(struct stat64), "one stat for both names");
-
 /* Set errno and fail. */
 static int fail(int err)
 {
@@ -55,68 +53,49 @@ static int do_open(int dirfd, const char *path, int flags, mode_t mode)
 	}
 }
 
-#define DEFINE_OPEN(name)                                     \
-	INTERPOSE int name(const char *path, int flags, ...)  \
-	{                                                     \
-		va_list args;                                 \
-		mode_t mode;                                  \
-                                                              \
-		va_start(args, flags);                        \
-		mode = open_mode(flags, args);                \
-		va_end(args);                                 \
-		if (vfs_elsewhere(AT_FDCWD, path))            \
-			return REAL(name)(path, flags, mode); \
-		return do_open(AT_FDCWD, path, flags, mode);  \
-	}
+INTERPOSE int open(const char *path, int flags, ...)
+{
+	va_list args;
+	mode_t mode;
 
-#define DEFINE_OPENAT(name)                                             \
-	INTERPOSE int name(int dirfd, const char *path, int flags, ...) \
-	{                                                               \
-		va_list args;                                           \
-		mode_t mode;                                            \
-                                                                        \
-		va_start(args, flags);                                  \
-		mode = open_mode(flags, args);                          \
-		va_end(args);                                           \
-		if (vfs_elsewhere(dirfd, path))                         \
-			return REAL(name)(dirfd, path, flags, mode);    \
-		return do_open(dirfd, path, flags, mode);               \
-	}
+	va_start(args, flags);
+	mode = open_mode(flags, args);
+	va_end(args);
+	return vfs_elsewhere(AT_FDCWD, path) ? REAL(open)(path, flags, mode) :
+					       do_open(AT_FDCWD, path, flags, mode);
+}
+ALIAS64(open, open64);
 
-DEFINE_OPEN(open)
-DEFINE_OPEN(open64)
-DEFINE_OPENAT(openat)
-DEFINE_OPENAT(openat64)
+INTERPOSE int openat(int dirfd, const char *path, int flags, ...)
+{
+	va_list args;
+	mode_t mode;
+
+	va_start(args, flags);
+	mode = open_mode(flags, args);
+	va_end(args);
+	return vfs_elsewhere(dirfd, path) ? REAL(openat)(dirfd, path, flags, mode) :
+					    do_open(dirfd, path, flags, mode);
+}
+ALIAS64(openat, openat64);
 
 /* what fortified programs call */
 int __open_2(const char *path, int flags);
-int __open64_2(const char *path, int flags);
 int __openat_2(int dirfd, const char *path, int flags);
-int __openat64_2(int dirfd, const char *path, int flags);
 
 INTERPOSE int __open_2(const char *path, int flags)
 {
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__open_2)(path, flags) :
 					       do_open(AT_FDCWD, path, flags, 0);
 }
-
-INTERPOSE int __open64_2(const char *path, int flags)
-{
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__open64_2)(path, flags) :
-					       do_open(AT_FDCWD, path, flags, 0);
-}
+ALIAS64(__open_2, __open64_2);
 
 INTERPOSE int __openat_2(int dirfd, const char *path, int flags)
 {
 	return vfs_elsewhere(dirfd, path) ? REAL(__openat_2)(dirfd, path, flags) :
 					    do_open(dirfd, path, flags, 0);
 }
-
-INTERPOSE int __openat64_2(int dirfd, const char *path, int flags)
-{
-	return vfs_elsewhere(dirfd, path) ? REAL(__openat64_2)(dirfd, path, flags) :
-					    do_open(dirfd, path, flags, 0);
-}
+ALIAS64(__openat_2, __openat64_2);
 
 /* ------------------------------------------------------------------ stdio */
 
@@ -175,11 +154,7 @@ INTERPOSE FILE *fopen(const char *path, const char *mode)
 {
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(fopen)(path, mode) : do_fopen(path, mode);
 }
-
-INTERPOSE FILE *fopen64(const char *path, const char *mode)
-{
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(fopen64)(path, mode) : do_fopen(path, mode);
-}
+ALIAS64(fopen, fopen64);
 
 static FILE *do_freopen(const char *path, const char *mode, FILE *stream)
 {
@@ -210,12 +185,7 @@ INTERPOSE FILE *freopen(const char *path, const char *mode, FILE *stream)
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(freopen)(path, mode, stream) :
 					       do_freopen(path, mode, stream);
 }
-
-INTERPOSE FILE *freopen64(const char *path, const char *mode, FILE *stream)
-{
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(freopen64)(path, mode, stream) :
-					       do_freopen(path, mode, stream);
-}
+ALIAS64(freopen, freopen64);
 
 /* ------------------------------------------------------------------ stat */
 
@@ -283,105 +253,60 @@ INTERPOSE int stat(const char *path, struct stat *st)
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(stat)(path, st) :
 					       do_stat(AT_FDCWD, path, st, 0);
 }
-
-INTERPOSE int stat64(const char *path, struct stat64 *st)
-{
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(stat64)(path, st) :
-					       do_stat(AT_FDCWD, path, (struct stat *)st, 0);
-}
+ALIAS64(stat, stat64);
 
 INTERPOSE int lstat(const char *path, struct stat *st)
 {
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(lstat)(path, st) :
 					       do_stat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
 }
-
-INTERPOSE int lstat64(const char *path, struct stat64 *st)
-{
-	return vfs_elsewhere(AT_FDCWD, path) ?
-		       REAL(lstat64)(path, st) :
-		       do_stat(AT_FDCWD, path, (struct stat *)st, AT_SYMLINK_NOFOLLOW);
-}
+ALIAS64(lstat, lstat64);
 
 INTERPOSE int fstat(int fd, struct stat *st)
 {
 	return host_fd_ours(fd) ? stat_descriptor(fd, st) : REAL(fstat)(fd, st);
 }
-
-INTERPOSE int fstat64(int fd, struct stat64 *st)
-{
-	return host_fd_ours(fd) ? stat_descriptor(fd, (struct stat *)st) : REAL(fstat64)(fd, st);
-}
+ALIAS64(fstat, fstat64);
 
 INTERPOSE int fstatat(int dirfd, const char *path, struct stat *st, int flags)
 {
 	return vfs_elsewhere(dirfd, path) ? REAL(fstatat)(dirfd, path, st, flags) :
 					    do_stat(dirfd, path, st, flags);
 }
-
-INTERPOSE int fstatat64(int dirfd, const char *path, struct stat64 *st, int flags)
-{
-	return vfs_elsewhere(dirfd, path) ? REAL(fstatat64)(dirfd, path, st, flags) :
-					    do_stat(dirfd, path, (struct stat *)st, flags);
-}
+ALIAS64(fstatat, fstatat64);
 
 /* what programs built before glibc 2.33 call */
 int __xstat(int ver, const char *path, struct stat *st);
-int __xstat64(int ver, const char *path, struct stat64 *st);
 int __lxstat(int ver, const char *path, struct stat *st);
-int __lxstat64(int ver, const char *path, struct stat64 *st);
 int __fxstat(int ver, int fd, struct stat *st);
-int __fxstat64(int ver, int fd, struct stat64 *st);
 int __fxstatat(int ver, int dirfd, const char *path, struct stat *st, int flags);
-int __fxstatat64(int ver, int dirfd, const char *path, struct stat64 *st, int flags);
 
 INTERPOSE int __xstat(int ver, const char *path, struct stat *st)
 {
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__xstat)(ver, path, st) :
 					       do_stat(AT_FDCWD, path, st, 0);
 }
-
-INTERPOSE int __xstat64(int ver, const char *path, struct stat64 *st)
-{
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__xstat64)(ver, path, st) :
-					       do_stat(AT_FDCWD, path, (struct stat *)st, 0);
-}
+ALIAS64(__xstat, __xstat64);
 
 INTERPOSE int __lxstat(int ver, const char *path, struct stat *st)
 {
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(__lxstat)(ver, path, st) :
 					       do_stat(AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
 }
-
-INTERPOSE int __lxstat64(int ver, const char *path, struct stat64 *st)
-{
-	return vfs_elsewhere(AT_FDCWD, path) ?
-		       REAL(__lxstat64)(ver, path, st) :
-		       do_stat(AT_FDCWD, path, (struct stat *)st, AT_SYMLINK_NOFOLLOW);
-}
+ALIAS64(__lxstat, __lxstat64);
 
 INTERPOSE int __fxstat(int ver, int fd, struct stat *st)
 {
 	return host_fd_ours(fd) ? stat_descriptor(fd, st) : REAL(__fxstat)(ver, fd, st);
 }
-
-INTERPOSE int __fxstat64(int ver, int fd, struct stat64 *st)
-{
-	return host_fd_ours(fd) ? stat_descriptor(fd, (struct stat *)st) :
-				  REAL(__fxstat64)(ver, fd, st);
-}
+ALIAS64(__fxstat, __fxstat64);
 
 INTERPOSE int __fxstatat(int ver, int dirfd, const char *path, struct stat *st, int flags)
 {
 	return vfs_elsewhere(dirfd, path) ? REAL(__fxstatat)(ver, dirfd, path, st, flags) :
 					    do_stat(dirfd, path, st, flags);
 }
-
-INTERPOSE int __fxstatat64(int ver, int dirfd, const char *path, struct stat64 *st, int flags)
-{
-	return vfs_elsewhere(dirfd, path) ? REAL(__fxstatat64)(ver, dirfd, path, st, flags) :
-					    do_stat(dirfd, path, (struct stat *)st, flags);
-}
+ALIAS64(__fxstatat, __fxstatat64);
 
 static void stat_to_statx(const struct stat *st, struct statx *stx)
 {
@@ -652,12 +577,7 @@ INTERPOSE int statfs(const char *path, struct statfs *buf)
 {
 	return vfs_elsewhere(AT_FDCWD, path) ? REAL(statfs)(path, buf) : do_statfs(path, buf);
 }
-
-INTERPOSE int statfs64(const char *path, struct statfs64 *buf)
-{
-	return vfs_elsewhere(AT_FDCWD, path) ? REAL(statfs64)(path, buf) :
-					       do_statfs(path, (struct statfs *)buf);
-}
+ALIAS64(statfs, statfs64);
 
 static int do_fstatfs(int fd, struct statfs *buf)
 {
@@ -673,8 +593,4 @@ INTERPOSE int fstatfs(int fd, struct statfs *buf)
 {
 	return host_fd_ours(fd) ? do_fstatfs(fd, buf) : REAL(fstatfs)(fd, buf);
 }
-
-INTERPOSE int fstatfs64(int fd, struct statfs64 *buf)
-{
-	return host_fd_ours(fd) ? do_fstatfs(fd, (struct statfs *)buf) : REAL(fstatfs64)(fd, buf);
-}
+ALIAS64(fstatfs, fstatfs64);

@@ -26,4 +26,11 @@ void *libc_lookup(const char *name);
 /* Marks the functions that this library offers in the C library's place. */
 #define INTERPOSE __attribute__((visibility("default")))
 
+/*
+ * The name that programs built for large files call.  Where long has 64 bits both names take the same arguments, so both
+ * are the same function.
+ */
+_Static_assert(sizeof(long) == 8, "struct stat and its like are the same in both forms");
+#define ALIAS64(name, name64) __asm__(".globl " #name64 "\n\t.set " #name64 ", " #name)
+
 #endif
