@@ -29,7 +29,7 @@
 #define SO_PEERPIDFD 77
 #endif
 
-#define BATCH 16
+#define BATCH	     16
 #define HELLO_SNDBUF (512 * 1024)
 #define HELLO_WINDOW 64
 
@@ -248,7 +248,8 @@ struct client *client_new(struct mux_port *p, int fd, const char *listen, struct
 	c->gone_at_ms = mux->now;
 	if (!client_match(c) && !restored) {
 		log_warn("event=client_refused uid=%u gid=%u pid=%d socket=%s "
-			 "reason=\"no rule allows it\"", c->rec->uid, c->rec->gid, c->rec->pid, listen);
+			 "reason=\"no rule allows it\"",
+			 c->rec->uid, c->rec->gid, c->rec->pid, listen);
 		mux->refused++;
 		goto err_rec;
 	}
@@ -624,10 +625,10 @@ static void handle_frame(struct client *c, const struct mux_frame *req)
 }
 
 enum input {
-	IN_SOME, /* requests were handled */
+	IN_SOME,    /* requests were handled */
 	IN_NOTHING, /* nothing was there */
-	IN_PART, /* part of a request */
-	IN_END, /* the peer has closed, or must be */
+	IN_PART,    /* part of a request */
+	IN_END,	    /* the peer has closed, or must be */
 };
 
 static enum input read_requests(struct client *c, bool *drained)
@@ -731,7 +732,11 @@ void client_run_ready(struct mux *mux)
 
 	while (n-- && mux->ready) {
 		c = mux->ready;
-		unready(c);
+		mux->ready = c->ready_next;
+		if (!mux->ready)
+			mux->ready_tail = &mux->ready;
+		mux->n_ready--;
+		c->ready = false;
 		step(c);
 	}
 }
@@ -765,11 +770,13 @@ void client_tick(struct client *c)
 	waited = mux->now - c->async_at_ms;
 	if (waited >= cfg->stall_close_ms) {
 		log_warn("event=client_stalled client=%llu pid=%d waited_ms=%llu action=closed",
-			 (unsigned long long)c->owner.serial, c->rec->pid, (unsigned long long)waited);
+			 (unsigned long long)c->owner.serial, c->rec->pid,
+			 (unsigned long long)waited);
 		client_disconnect(c, "does not read");
 	} else if (waited >= cfg->stall_ms && !c->stalled) {
 		c->stalled = true;
 		log_notice("event=client_stalled client=%llu pid=%d waited_ms=%llu action=drop",
-			   (unsigned long long)c->owner.serial, c->rec->pid, (unsigned long long)waited);
+			   (unsigned long long)c->owner.serial, c->rec->pid,
+			   (unsigned long long)waited);
 	}
 }

@@ -94,8 +94,8 @@ bool cm_valid(const uint8_t *mad)
 const char *cm_name(unsigned int attr)
 {
 	static const char *const names[CM_ATTR_COUNT] = {
-		"REQ", "MRA", "REJ", "REP", "RTU", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP", "LAP",
-		"APR", "SAP", "SPR",
+		"REQ",	    "MRA",	"REJ", "REP", "RTU", "DREQ", "DREP",
+		"SIDR_REQ", "SIDR_REP", "LAP", "APR", "SAP", "SPR",
 	};
 
 	return attr >= CM_REQ && attr <= CM_SPR ? names[attr - CM_REQ] : "?";
@@ -125,8 +125,8 @@ static void ip_field_to_gid(const uint8_t *field, bool ip4, uint8_t gid[MUX_GID_
 
 bool cm_ip_addrs(const uint8_t *mad, uint8_t src[MUX_GID_SIZE], uint8_t dst[MUX_GID_SIZE])
 {
-	const uint8_t *hdr = mad + (cm_attr(mad) == CM_SIDR_REQ ? CM_OFF_SIDR_REQ_PRIVATE :
-								   CM_OFF_REQ_PRIVATE);
+	const uint8_t *hdr =
+		mad + (cm_attr(mad) == CM_SIDR_REQ ? CM_OFF_SIDR_REQ_PRIVATE : CM_OFF_REQ_PRIVATE);
 	unsigned int ip_version = hdr[CMA_OFF_IP_VERSION] >> 4;
 
 	if (cm_get32(mad, CM_OFF_SERVICE_ID) != 0)

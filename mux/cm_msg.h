@@ -15,10 +15,10 @@
 
 #include "mux/protocol.h"
 
-#define CM_BASE_VERSION 0x01
-#define CM_CLASS 0x07
+#define CM_BASE_VERSION	 0x01
+#define CM_CLASS	 0x07
 #define CM_CLASS_VERSION 0x02
-#define CM_METHOD_SEND 0x03
+#define CM_METHOD_SEND	 0x03
 
 enum cm_attr {
 	CM_REQ = 0x0010,
@@ -57,7 +57,7 @@ enum cm_offset {
 	CM_OFF_REQ_ALT_REMOTE_GID = 140,
 	CM_OFF_REQ_PRIVATE = 164,
 
-	CM_OFF_REJ_MSG = 32, /* top two bits */
+	CM_OFF_REJ_MSG = 32,	  /* top two bits */
 	CM_OFF_REJ_INFO_LEN = 33, /* top seven bits */
 	CM_OFF_REJ_REASON = 34,
 	CM_OFF_REJ_INFO = 36,
@@ -129,7 +129,8 @@ void cm_build_rej(uint8_t *mad, uint64_t tid, uint32_t local, uint32_t remote, e
 		  enum cm_rej_reason reason);
 /* The same with reason CM_REJ_TIMEOUT, which names the sender by its CA GUID. */
 void cm_build_rej_timeout(uint8_t *mad, uint64_t tid, uint32_t local, uint64_t ca_guid);
-void cm_build_dreq(uint8_t *mad, uint64_t tid, uint32_t local, uint32_t remote, uint32_t remote_qpn);
+void cm_build_dreq(uint8_t *mad, uint64_t tid, uint32_t local, uint32_t remote,
+		   uint32_t remote_qpn);
 /* The answer to the DREQ in dreq: ids swapped, transaction id copied. dreq and mad may be the same. */
 void cm_build_drep(uint8_t *mad, const uint8_t *dreq);
 /* The answer to a SIDR_REQ that nobody here serves. */

@@ -133,11 +133,20 @@ static int set_string(char **dst, const char *value)
 
 struct key {
 	const char *name;
-	enum { K_U32, K_BOOL, K_RATE, K_STRING, K_MODE } type;
+	enum {
+		K_U32,
+		K_BOOL,
+		K_RATE,
+		K_STRING,
+		K_MODE
+	} type;
 	size_t offset;
 };
 
-#define KEY(type, member) { #member, type, offsetof(struct config, member) }
+#define KEY(type, member)                                      \
+	{                                                      \
+#member, type, offsetof(struct config, member) \
+	}
 
 static const struct key global_keys[] = {
 	KEY(K_STRING, user),
@@ -178,7 +187,10 @@ static const struct key global_keys[] = {
 	{ "source_rate", K_RATE, offsetof(struct config, source) },
 };
 
-#define LIMIT(type, name, member) { name, type, offsetof(struct client_limits, member) }
+#define LIMIT(type, name, member)                                  \
+	{                                                          \
+		name, type, offsetof(struct client_limits, member) \
+	}
 
 static const struct key limit_keys[] = {
 	LIMIT(K_U32, "max_gids", max_gids),
@@ -191,7 +203,8 @@ static const struct key limit_keys[] = {
 };
 
 /* Returns 0, ENOENT for an unknown key, EINVAL for a bad value. */
-static int set_key(const struct key *keys, size_t n, void *base, const char *name, const char *value)
+static int set_key(const struct key *keys, size_t n, void *base, const char *name,
+		   const char *value)
 {
 	for (size_t i = 0; i < n; i++) {
 		void *p = (char *)base + keys[i].offset;
@@ -525,7 +538,8 @@ static int config_finish(struct config *cfg, const char *prefix)
 	}
 	ret = check_range("max_clients", cfg->max_clients, 1, 65536) ||
 	      check_range("max_sessions_total", cfg->max_sessions, 16, 1 << 24) ||
-	      check_range("lanes", cfg->lanes, 1, 16) || check_range("probes", cfg->probes, 1, 16) ||
+	      check_range("lanes", cfg->lanes, 1, 16) ||
+	      check_range("probes", cfg->probes, 1, 16) ||
 	      check_range("queue", cfg->limits.queue, 1, 65536) ||
 	      check_range("max_gids", cfg->limits.max_gids, 1, 4096);
 	if (ret)
@@ -541,9 +555,10 @@ static int config_finish(struct config *cfg, const char *prefix)
 			return ENOMEM;
 		for (struct listen_config *l = p->listens; l; l = l->next)
 			if (!l->path[0] && default_path(l->path, prefix, p->device, p->port)) {
-				fprintf(stderr, "rdmacm-mux: socket path %s-%s-%u is longer than %d "
-						"bytes\n", prefix, p->device, p->port,
-					CONFIG_PATH_MAX - 1);
+				fprintf(stderr,
+					"rdmacm-mux: socket path %s-%s-%u is longer than %d "
+					"bytes\n",
+					prefix, p->device, p->port, CONFIG_PATH_MAX - 1);
 				return EINVAL;
 			}
 	}

@@ -15,19 +15,19 @@
 #include "mux/gid.h"
 
 #define CONFIG_MAX_PORTS 64
-#define CONFIG_MAX_NAME 64
-#define CONFIG_PATH_MAX 108 /* sun_path */
+#define CONFIG_MAX_NAME	 64
+#define CONFIG_PATH_MAX	 108 /* sun_path */
 
 enum ca_guid_mode {
-	CA_GUID_BIND, /* a GUID belongs to the first client that uses it */
+	CA_GUID_BIND,	 /* a GUID belongs to the first client that uses it */
 	CA_GUID_REPLACE, /* each client gets one of its own on the wire */
 	CA_GUID_OFF,
 };
 
 enum dest_mode {
 	DEST_CONTENT, /* computed from the message */
-	DEST_CLIENT, /* taken from clients that asked for it in their hello */
-	DEST_STRICT, /* such a client's must agree with the computed one */
+	DEST_CLIENT,  /* taken from clients that asked for it in their hello */
+	DEST_STRICT,  /* such a client's must agree with the computed one */
 };
 
 struct rate_limit {
@@ -42,7 +42,7 @@ struct client_limits {
 	uint32_t max_half_open;
 	uint32_t queue; /* frames */
 	struct rate_limit mads;
-	struct rate_limit requests; /* REQ and SIDR_REQ */
+	struct rate_limit requests;	 /* REQ and SIDR_REQ */
 	struct rate_limit registrations; /* REG and UNREG */
 };
 
@@ -71,7 +71,7 @@ struct listen_config {
 
 struct port_config {
 	char device[CONFIG_MAX_NAME];
-	unsigned int port; /* 0: any, as the original tool had it */
+	unsigned int port;	       /* 0: any, as the original tool had it */
 	struct listen_config *listens; /* at least one */
 };
 
@@ -80,7 +80,7 @@ struct config {
 	unsigned int n_ports;
 
 	char *user, *group; /* to become after opening devices; NULL: stay */
-	char *state_file; /* NULL: none */
+	char *state_file;   /* NULL: none */
 	char *control_path; /* NULL: first socket's path and ".ctl" */
 	mode_t control_mode;
 	char *metrics_listen; /* "address:port" or NULL */
@@ -88,17 +88,17 @@ struct config {
 
 	uint32_t max_clients;
 	uint32_t max_sessions;
-	uint32_t lanes; /* sender threads for destinations that answer */
+	uint32_t lanes;	 /* sender threads for destinations that answer */
 	uint32_t probes; /* sender threads for the others */
 
 	bool hairpin;
 	bool implicit_reg;
-	bool reject_unregistered; /* REJ 8 or SIDR_REP 1 for GIDs nobody has */
-	bool reject_foreign_qpn; /* drop received MADs whose source is not QP 1 */
+	bool reject_unregistered;  /* REJ 8 or SIDR_REP 1 for GIDs nobody has */
+	bool reject_foreign_qpn;   /* drop received MADs whose source is not QP 1 */
 	bool check_source_address; /* rdma_cm's source address must be the client's */
 	bool sidr_alias;
 	bool obituary_rej, obituary_dreq; /* speak for vanished clients */
-	bool drep_unknown; /* answer DREQs of unknown connections */
+	bool drep_unknown;		  /* answer DREQs of unknown connections */
 	bool prefer_rocev2;
 	enum ca_guid_mode ca_guid;
 	enum dest_mode dest;
@@ -111,11 +111,11 @@ struct config {
 	uint32_t max_unanswered; /* deliveries to a client that sends nothing */
 	uint32_t unanswered_per_second;
 
-	struct rate_limit built; /* messages that the mux makes itself */
+	struct rate_limit built;  /* messages that the mux makes itself */
 	struct rate_limit source; /* REQ and SIDR_REQ received from one GID */
 
 	struct client_limits limits; /* where no rule says otherwise */
-	struct gid_net *deny; /* GIDs that no client may register */
+	struct gid_net *deny;	     /* GIDs that no client may register */
 	unsigned int n_deny;
 	struct rule *rules; /* first match wins; none: everybody may */
 };

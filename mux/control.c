@@ -19,9 +19,9 @@
 #include "mux/log.h"
 #include "mux/mux.h"
 
-#define MAX_CONNS 16
+#define MAX_CONNS      16
 #define LINE_MAX_BYTES 4096
-#define PAGE 500
+#define PAGE	       500
 
 struct conn {
 	struct control *control;
@@ -200,7 +200,8 @@ static json_t *session_json(struct mux *mux, uint32_t s)
 	struct client *c;
 
 	route_owner(mux, r, &c);
-	json_object_set_new(o, "client", c ? json_integer((json_int_t)c->owner.serial) : json_null());
+	json_object_set_new(o, "client",
+			    c ? json_integer((json_int_t)c->owner.serial) : json_null());
 	json_object_set_new(o, "kind", json_string(r->class == CLASS_SIDR ? "sidr" : "connection"));
 	json_object_set_new(o, "role", json_string(r->flags & SF_ACTIVE ? "active" : "passive"));
 	json_object_set_new(o, "state", json_string(session_state_name(r->state)));
@@ -229,7 +230,8 @@ static json_t *cmd_sessions(struct mux *mux, const json_t *req)
 	/* Sessions looked at, so that a search for few among many does not hold the loop. */
 	unsigned int looked = 0;
 
-	for (s = session_walk(mux->sessions, s); session_is(s); s = session_walk(mux->sessions, s + 1)) {
+	for (s = session_walk(mux->sessions, s); session_is(s);
+	     s = session_walk(mux->sessions, s + 1)) {
 		if (looked++ == PAGE * 20 || json_array_size(list) == PAGE)
 			break;
 		if (!client || session_rec(mux->sessions, s)->owner == (uint64_t)client)
@@ -309,8 +311,9 @@ static json_t *cmd_drain(struct mux *mux, const json_t *req)
 static json_t *cmd_reload(struct mux *mux, const json_t *req)
 {
 	(void)req;
-	return mux_reload(mux) ? fail("the configuration is broken, the old one stays: see the log") :
-				 json_pack("{s:b}", "ok", 1);
+	return mux_reload(mux) ?
+		       fail("the configuration is broken, the old one stays: see the log") :
+		       json_pack("{s:b}", "ok", 1);
 }
 
 static json_t *cmd_disconnect(struct mux *mux, const json_t *req)
@@ -343,9 +346,11 @@ static json_t *run(struct mux *mux, const char *line)
 		const char *name;
 		json_t *(*run)(struct mux *mux, const json_t *req);
 	} commands[] = {
-		{ "status", cmd_status }, { "clients", cmd_clients }, { "sessions", cmd_sessions },
-		{ "stats", cmd_stats }, { "metrics", cmd_metrics }, { "drain", cmd_drain },
-		{ "reload", cmd_reload }, { "disconnect", cmd_disconnect }, { "log", cmd_log },
+		{ "status", cmd_status },     { "clients", cmd_clients },
+		{ "sessions", cmd_sessions }, { "stats", cmd_stats },
+		{ "metrics", cmd_metrics },   { "drain", cmd_drain },
+		{ "reload", cmd_reload },     { "disconnect", cmd_disconnect },
+		{ "log", cmd_log },
 	};
 	json_t *req = json_loads(line, JSON_REJECT_DUPLICATES, NULL), *ans = NULL;
 	const char *name = json_string_value(json_object_get(req, "command"));
@@ -487,8 +492,8 @@ struct control *control_new(struct mux *mux, const char *path)
 	for (unsigned int i = 0; i < MAX_CONNS; i++)
 		ctl->conns[i].fd = -1;
 	if (strlen(path) >= sizeof(addr.sun_path)) {
-		fprintf(stderr, "rdmacm-mux: control socket path %s is longer than %zu bytes\n", path,
-			sizeof(addr.sun_path) - 1);
+		fprintf(stderr, "rdmacm-mux: control socket path %s is longer than %zu bytes\n",
+			path, sizeof(addr.sun_path) - 1);
 		err = ENAMETOOLONG;
 		goto err;
 	}
@@ -500,7 +505,8 @@ struct control *control_new(struct mux *mux, const char *path)
 	if (ctl->fd < 0 || bind(ctl->fd, (struct sockaddr *)&addr, sizeof(addr)) ||
 	    chmod(path, mux->cfg->control_mode) || listen(ctl->fd, MAX_CONNS)) {
 		err = errno;
-		fprintf(stderr, "rdmacm-mux: cannot make the control socket %s: %s\n", path, strerror(err));
+		fprintf(stderr, "rdmacm-mux: cannot make the control socket %s: %s\n", path,
+			strerror(err));
 		goto err;
 	}
 	err = -sd_event_add_io(mux->event, &ctl->source, ctl->fd, EPOLLIN, on_control, ctl);

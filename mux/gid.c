@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define IPV4_MAPPED_BITS 96
-#define GID_BITS 128
+#define GID_BITS	 128
 
 static const uint8_t ipv4_mapped[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
 

@@ -37,7 +37,7 @@ struct gidtable {
 	pthread_mutex_t lock;
 	bool stop; /* under lock */
 	/* Three that change places: the thread fills work, the loop looks at current. */
-	bool fresh; /* under lock: pending is newer than current */
+	bool fresh;		  /* under lock: pending is newer than current */
 	struct snapshot *pending; /* under lock */
 	struct snapshot *work, *current;
 	struct snapshot store[3];
@@ -133,7 +133,8 @@ static void *watch(void *arg)
 
 		if (poll(fds, 2, IDLE_REFRESH_MS) < 0 && errno != EINTR)
 			break;
-		if (fds[0].revents && read(t->wake_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
+		if (fds[0].revents && read(t->wake_fd, &count, sizeof(count)) < 0 &&
+		    errno != EAGAIN)
 			break;
 		pthread_mutex_lock(&t->lock);
 		stop = t->stop;

@@ -20,7 +20,8 @@ static inline uint64_t mux_mix64(uint64_t a, uint64_t b)
 /* Hash of two words under a key. */
 static inline uint64_t mux_hash2(uint64_t key, uint64_t a, uint64_t b)
 {
-	return mux_mix64(a ^ key ^ 0x9e3779b97f4a7c15ULL, mux_mix64(b ^ 0xd6e8feb86659fd93ULL, key | 1));
+	return mux_mix64(a ^ key ^ 0x9e3779b97f4a7c15ULL,
+			 mux_mix64(b ^ 0xd6e8feb86659fd93ULL, key | 1));
 }
 
 /* Hash of a GID and two words under a key. */

@@ -18,8 +18,8 @@
 #include "mux/log.h"
 #include "mux/mux.h"
 
-#define BACKLOG 512
-#define ACCEPT_BATCH 64
+#define BACKLOG		512
+#define ACCEPT_BATCH	64
 #define ACCEPT_PAUSE_MS 1000
 
 struct listener {
@@ -49,12 +49,13 @@ static int on_connect(sd_event_source *source, int fd, uint32_t events, void *ar
 		if (client < 0) {
 			if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)
 				return 0;
-			log_err("event=accept_failed socket=%s error=\"%s\"", l->path, strerror(errno));
+			log_err("event=accept_failed socket=%s error=\"%s\"", l->path,
+				strerror(errno));
 			break;
 		}
 		if (mux->n_clients >= mux->cfg->max_clients) {
-			log_warn("event=client_refused socket=%s reason=\"max_clients is %u\"", l->path,
-				 mux->cfg->max_clients);
+			log_warn("event=client_refused socket=%s reason=\"max_clients is %u\"",
+				 l->path, mux->cfg->max_clients);
 			mux->refused++;
 			close(client);
 			break;
@@ -74,7 +75,8 @@ void listeners_enable(struct mux *mux, bool on)
 	for (unsigned int i = 0; i < mux->n_ports; i++)
 		for (struct listener *l = mux->ports[i]->listeners; l; l = l->next)
 			if (l->source)
-				sd_event_source_set_enabled(l->source, on ? SD_EVENT_ON : SD_EVENT_OFF);
+				sd_event_source_set_enabled(l->source,
+							    on ? SD_EVENT_ON : SD_EVENT_OFF);
 	if (on)
 		mux->accept_again_ms = 0;
 }
@@ -86,20 +88,22 @@ static int set_owner(const struct listen_config *cfg)
 
 	if (chmod(cfg->path, cfg->mode)) {
 		err = errno;
-		fprintf(stderr, "rdmacm-mux: cannot set the mode of %s: %s\n", cfg->path, strerror(err));
+		fprintf(stderr, "rdmacm-mux: cannot set the mode of %s: %s\n", cfg->path,
+			strerror(err));
 		return err;
 	}
 	if (!cfg->group)
 		return 0;
 	gr = getgrnam(cfg->group);
 	if (!gr) {
-		fprintf(stderr, "rdmacm-mux: there is no group %s for socket %s\n", cfg->group, cfg->path);
+		fprintf(stderr, "rdmacm-mux: there is no group %s for socket %s\n", cfg->group,
+			cfg->path);
 		return EINVAL;
 	}
 	if (chown(cfg->path, (uid_t)-1, gr->gr_gid)) {
 		err = errno;
-		fprintf(stderr, "rdmacm-mux: cannot give %s to group %s: %s\n", cfg->path, cfg->group,
-			strerror(err));
+		fprintf(stderr, "rdmacm-mux: cannot give %s to group %s: %s\n", cfg->path,
+			cfg->group, strerror(err));
 		return err;
 	}
 	return 0;
@@ -156,8 +160,10 @@ static int bind_path(struct listener *l, const struct listen_config *cfg)
 		return err;
 	}
 	if (err || somebody_answers(&addr)) {
-		fprintf(stderr, "rdmacm-mux: %s is served by another mux: stop that first, or use another "
-				"prefix (-s)\n", cfg->path);
+		fprintf(stderr,
+			"rdmacm-mux: %s is served by another mux: stop that first, or use another "
+			"prefix (-s)\n",
+			cfg->path);
 		if (l->lock_fd >= 0)
 			close(l->lock_fd);
 		l->lock_fd = -1;

@@ -11,7 +11,7 @@
 #define LOG_LINE_MAX 1024
 
 static const char *const level_names[] = {
-	[LOG_ERR] = "err", [LOG_WARNING] = "warning", [LOG_NOTICE] = "notice",
+	[LOG_ERR] = "err",   [LOG_WARNING] = "warning", [LOG_NOTICE] = "notice",
 	[LOG_INFO] = "info", [LOG_DEBUG] = "debug",
 };
 
@@ -57,7 +57,8 @@ void log_line(struct log_site *site, int level, const char *fmt, ...)
 	if (getenv("JOURNAL_STREAM"))
 		len = (size_t)snprintf(line, sizeof(line), "<%d>", level);
 	else
-		len = (size_t)snprintf(line, sizeof(line), "rdmacm-mux: level=%s ", level_names[level]);
+		len = (size_t)snprintf(line, sizeof(line), "rdmacm-mux: level=%s ",
+				       level_names[level]);
 	va_start(ap, fmt);
 	n = vsnprintf(line + len, sizeof(line) - len - 32, fmt, ap);
 	va_end(ap);

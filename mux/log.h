@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <syslog.h>
 
-#define LOG_BURST 10
+#define LOG_BURST	10
 #define LOG_INTERVAL_MS 5000
 
 struct log_site {
@@ -29,20 +29,21 @@ int log_get_level(void);
 /* Parses "err", "warning", "notice", "info" or "debug"; -1 for others. */
 int log_level_parse(const char *text);
 
-void log_line(struct log_site *site, int level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void log_line(struct log_site *site, int level, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /* fmt is "event=name key=%s ..."; texts that may hold blanks stand in double quotes. */
-#define mux_log(level, ...)                                           \
-	do {                                                          \
-		static struct log_site log_site_;                     \
-		if ((level) <= log_get_level())                       \
-			log_line(&log_site_, (level), __VA_ARGS__);   \
+#define mux_log(level, ...)                                         \
+	do {                                                        \
+		static struct log_site log_site_;                   \
+		if ((level) <= log_get_level())                     \
+			log_line(&log_site_, (level), __VA_ARGS__); \
 	} while (0)
 
-#define log_err(...) mux_log(LOG_ERR, __VA_ARGS__)
-#define log_warn(...) mux_log(LOG_WARNING, __VA_ARGS__)
+#define log_err(...)	mux_log(LOG_ERR, __VA_ARGS__)
+#define log_warn(...)	mux_log(LOG_WARNING, __VA_ARGS__)
 #define log_notice(...) mux_log(LOG_NOTICE, __VA_ARGS__)
-#define log_info(...) mux_log(LOG_INFO, __VA_ARGS__)
-#define log_debug(...) mux_log(LOG_DEBUG, __VA_ARGS__)
+#define log_info(...)	mux_log(LOG_INFO, __VA_ARGS__)
+#define log_debug(...)	mux_log(LOG_DEBUG, __VA_ARGS__)
 
 #endif

@@ -64,7 +64,7 @@ static void write_global(FILE *f, struct mux *mux)
 		(unsigned long long)(mux->now - mux->started_ms) / 1000);
 }
 
-#define FOR_PORTS(mux, p)                                                 \
+#define FOR_PORTS(mux, p)                                                   \
 	for (unsigned int port_i_ = 0; port_i_ < (mux)->n_ports; port_i_++) \
 		if (((p) = (mux)->ports[port_i_]))
 
@@ -75,40 +75,48 @@ static void write_ports(FILE *f, struct mux *mux)
 
 	head(f, "port_up", "gauge", "1 if the port can send and receive");
 	FOR_PORTS(mux, p)
-		fprintf(f, "rdmacm_mux_port_up{device=\"%s\",port=\"%u\"} %d\n", p->device, p->real, p->up);
+	fprintf(f, "rdmacm_mux_port_up{device=\"%s\",port=\"%u\"} %d\n", p->device, p->real, p->up);
 	head(f, "messages_total", "counter", "CM messages passed on");
 	FOR_PORTS(mux, p)
-		for (unsigned int i = 0; i < CM_ATTR_COUNT; i++) {
-			fprintf(f, "rdmacm_mux_messages_total{device=\"%s\",port=\"%u\",direction=\"tx\","
-				"message=\"%s\"} %llu\n", p->device, p->real, cm_name(CM_REQ + i),
-				(unsigned long long)p->stats.tx[i]);
-			fprintf(f, "rdmacm_mux_messages_total{device=\"%s\",port=\"%u\",direction=\"rx\","
-				"message=\"%s\"} %llu\n", p->device, p->real, cm_name(CM_REQ + i),
-				(unsigned long long)p->stats.rx[i]);
-		}
+	for (unsigned int i = 0; i < CM_ATTR_COUNT; i++) {
+		fprintf(f,
+			"rdmacm_mux_messages_total{device=\"%s\",port=\"%u\",direction=\"tx\","
+			"message=\"%s\"} %llu\n",
+			p->device, p->real, cm_name(CM_REQ + i),
+			(unsigned long long)p->stats.tx[i]);
+		fprintf(f,
+			"rdmacm_mux_messages_total{device=\"%s\",port=\"%u\",direction=\"rx\","
+			"message=\"%s\"} %llu\n",
+			p->device, p->real, cm_name(CM_REQ + i),
+			(unsigned long long)p->stats.rx[i]);
+	}
 	head(f, "hairpin_total", "counter", "Messages between two clients, handed over inside");
 	FOR_PORTS(mux, p)
-		fprintf(f, "rdmacm_mux_hairpin_total{device=\"%s\",port=\"%u\"} %llu\n", p->device, p->real,
-			(unsigned long long)p->stats.hairpin);
+	fprintf(f, "rdmacm_mux_hairpin_total{device=\"%s\",port=\"%u\"} %llu\n", p->device, p->real,
+		(unsigned long long)p->stats.hairpin);
 	head(f, "built_total", "counter", "Messages made by the mux itself");
 	FOR_PORTS(mux, p)
-		fprintf(f, "rdmacm_mux_built_total{device=\"%s\",port=\"%u\"} %llu\n", p->device, p->real,
-			(unsigned long long)p->stats.built);
+	fprintf(f, "rdmacm_mux_built_total{device=\"%s\",port=\"%u\"} %llu\n", p->device, p->real,
+		(unsigned long long)p->stats.built);
 	head(f, "umad_writes_total", "counter", "Writes to the kernel by result");
-	FOR_PORTS(mux, p) {
+	FOR_PORTS(mux, p)
+	{
 		if (!p->tx)
 			continue;
 		sender_stats(p->tx, &st);
-		fprintf(f, "rdmacm_mux_umad_writes_total{device=\"%s\",port=\"%u\",result=\"sent\"} %llu\n",
+		fprintf(f,
+			"rdmacm_mux_umad_writes_total{device=\"%s\",port=\"%u\",result=\"sent\"} %llu\n",
 			p->device, p->real, (unsigned long long)st.sent);
-		fprintf(f, "rdmacm_mux_umad_writes_total{device=\"%s\",port=\"%u\",result=\"failed\"} %llu\n",
+		fprintf(f,
+			"rdmacm_mux_umad_writes_total{device=\"%s\",port=\"%u\",result=\"failed\"} %llu\n",
 			p->device, p->real, (unsigned long long)st.failed);
 	}
 	head(f, "dropped_total", "counter", "Messages not passed on, by reason");
 	FOR_PORTS(mux, p)
-		for (unsigned int i = 0; i < DROP_COUNT; i++)
-			fprintf(f, "rdmacm_mux_dropped_total{device=\"%s\",port=\"%u\",reason=\"%s\"} %llu\n",
-				p->device, p->real, drop_name(i), (unsigned long long)p->stats.drop[i]);
+	for (unsigned int i = 0; i < DROP_COUNT; i++)
+		fprintf(f,
+			"rdmacm_mux_dropped_total{device=\"%s\",port=\"%u\",reason=\"%s\"} %llu\n",
+			p->device, p->real, drop_name(i), (unsigned long long)p->stats.drop[i]);
 }
 
 char *metrics_text(struct mux *mux)
@@ -143,14 +151,17 @@ static void scrape_end(struct scrape *s)
 static int make_reply(struct scrape *s)
 {
 	bool found = strncmp(s->request, "GET /metrics ", 13) == 0;
-	char *text = found ? metrics_text(s->metrics->mux) : strdup("only GET /metrics is served here\n");
+	char *text = found ? metrics_text(s->metrics->mux) :
+			     strdup("only GET /metrics is served here\n");
 	int n;
 
 	if (!text)
 		return ENOMEM;
-	n = asprintf(&s->reply,
-		     "HTTP/1.0 %s\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: %zu\r\n"
-		     "Connection: close\r\n\r\n%s", found ? "200 OK" : "404 Not Found", strlen(text), text);
+	n = asprintf(
+		&s->reply,
+		"HTTP/1.0 %s\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: %zu\r\n"
+		"Connection: close\r\n\r\n%s",
+		found ? "200 OK" : "404 Not Found", strlen(text), text);
 	free(text);
 	if (n < 0) {
 		s->reply = NULL;
@@ -229,7 +240,8 @@ static int on_scraper(sd_event_source *source, int fd, uint32_t revents, void *a
 /* "address:port", the address in brackets if it has colons; "port" alone is the loopback address's. */
 static int listen_tcp(const char *where)
 {
-	struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICHOST, .ai_socktype = SOCK_STREAM };
+	struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICHOST,
+				  .ai_socktype = SOCK_STREAM };
 	const char *colon = strrchr(where, ':');
 	struct addrinfo *ai = NULL;
 	char host[64] = "127.0.0.1";
@@ -241,7 +253,8 @@ static int listen_tcp(const char *where)
 
 		if (len >= sizeof(host))
 			return -1;
-		snprintf(host, sizeof(host), "%.*s", (int)(brackets ? len - 2 : len), where + brackets);
+		snprintf(host, sizeof(host), "%.*s", (int)(brackets ? len - 2 : len),
+			 where + brackets);
 	}
 	if (getaddrinfo(host, colon ? colon + 1 : where, &hints, &ai)) {
 		errno = EINVAL;
@@ -272,7 +285,8 @@ struct metrics *metrics_new(struct mux *mux, const char *where)
 	m->fd = listen_tcp(where);
 	if (m->fd < 0) {
 		err = errno;
-		fprintf(stderr, "rdmacm-mux: cannot serve metrics on %s: %s\n", where, strerror(err));
+		fprintf(stderr, "rdmacm-mux: cannot serve metrics on %s: %s\n", where,
+			strerror(err));
 		goto err;
 	}
 	err = sd_event_add_io(mux->event, &m->source, m->fd, EPOLLIN, on_scraper, m);

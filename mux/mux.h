@@ -40,25 +40,25 @@ struct client;
 
 /* Why a message was not passed on. drop_name() gives their names in metrics. */
 enum drop {
-	DROP_MALFORMED, /* client: no CM MAD, or impossible lengths */
-	DROP_SPOOFED, /* client: a GID, CA GUID or peer id that is not its own */
-	DROP_NOT_REGISTERED, /* client: source GID of nobody or of another */
-	DROP_UNKNOWN_ID, /* no session for the id */
-	DROP_RATE, /* client over its rate */
-	DROP_QUOTA, /* client or daemon over its number of sessions */
-	DROP_NO_DESTINATION, /* no destination known, or one that can't be */
+	DROP_MALFORMED,	      /* client: no CM MAD, or impossible lengths */
+	DROP_SPOOFED,	      /* client: a GID, CA GUID or peer id that is not its own */
+	DROP_NOT_REGISTERED,  /* client: source GID of nobody or of another */
+	DROP_UNKNOWN_ID,      /* no session for the id */
+	DROP_RATE,	      /* client over its rate */
+	DROP_QUOTA,	      /* client or daemon over its number of sessions */
+	DROP_NO_DESTINATION,  /* no destination known, or one that can't be */
 	DROP_NO_SOURCE_INDEX, /* the client's GID is not in the port's table */
 	DROP_PORT_DOWN,
 	DROP_LANE_FULL,
-	DROP_UNREACHABLE, /* the destination timed out a moment ago */
+	DROP_UNREACHABLE,  /* the destination timed out a moment ago */
 	DROP_NOT_RECEIVED, /* umad: a status, a bare header or a MAD of another size */
-	DROP_NOT_CM, /* umad: not a message that a mux relays */
+	DROP_NOT_CM,	   /* umad: not a message that a mux relays */
 	DROP_WRONG_SOURCE, /* umad: the session's peer is another */
-	DROP_NO_OWNER, /* umad: destination GID of nobody */
-	DROP_SOURCE_RATE, /* umad: too many requests from one GID */
-	DROP_ABSENT, /* the client is gone or not connected now */
-	DROP_QUEUE_FULL, /* the client does not keep up */
-	DROP_STALLED, /* the client does not read */
+	DROP_NO_OWNER,	   /* umad: destination GID of nobody */
+	DROP_SOURCE_RATE,  /* umad: too many requests from one GID */
+	DROP_ABSENT,	   /* the client is gone or not connected now */
+	DROP_QUEUE_FULL,   /* the client does not keep up */
+	DROP_STALLED,	   /* the client does not read */
 	DROP_DRAINING,
 	DROP_COUNT,
 };
@@ -91,10 +91,10 @@ enum request_state {
 
 /* A client's persistent part; see state.c. */
 struct client_rec {
-	uint64_t check; /* over the fields up to frames */
-	uint64_t serial; /* 0: unused */
-	uint64_t started; /* start time of the peer's process, clock ticks */
-	uint64_t ca_guid; /* first one used */
+	uint64_t check;	     /* over the fields up to frames */
+	uint64_t serial;     /* 0: unused */
+	uint64_t started;    /* start time of the peer's process, clock ticks */
+	uint64_t ca_guid;    /* first one used */
 	uint64_t alias_guid; /* in its place on the wire */
 	int32_t pid;
 	uint32_t uid, gid;
@@ -104,7 +104,7 @@ struct client_rec {
 	char listen[CONFIG_PATH_MAX];
 	/* From here on without check sum: changed with every frame. */
 	uint32_t in_request; /* enum request_state */
-	uint32_t async_out; /* last_async is in the socket and maybe not read yet */
+	uint32_t async_out;  /* last_async is in the socket and maybe not read yet */
 	uint32_t in_len;
 	uint32_t reserved;
 	uint8_t in_buf[MUX_FRAME_SIZE];
@@ -148,10 +148,10 @@ struct client {
 	struct client_rec *rec;
 	const struct rule *rule;
 	const struct client_limits *limits;
-	int fd; /* -1: not connected, within its grace time */
-	int pidfd; /* -1: unknown or exited */
+	int fd;	      /* -1: not connected, within its grace time */
+	int pidfd;    /* -1: unknown or exited */
 	bool closing; /* to be closed at the end of the turn */
-	bool hangup; /* the peer has closed its side */
+	bool hangup;  /* the peer has closed its side */
 	bool stalled;
 	uint64_t async_at_ms; /* since when the client has not read */
 	uint64_t gone_at_ms;
@@ -159,7 +159,7 @@ struct client {
 	uint64_t unanswered_at_ms;
 	struct bucket mads, requests, registrations;
 	struct node_queue answers; /* only clients that do not read have some */
-	struct node_queue queue; /* MADs */
+	struct node_queue queue;   /* MADs */
 	struct gid_reg *gids;
 	unsigned int n_gids;
 	struct guid_reg *guids;
@@ -186,7 +186,7 @@ struct mux_port {
 	unsigned int index;
 	char device[CONFIG_MAX_NAME];
 	unsigned int number; /* as configured */
-	unsigned int real; /* as the kernel counts */
+	unsigned int real;   /* as the kernel counts */
 	bool up;
 	bool infiniband;
 	bool said_down;
@@ -218,14 +218,14 @@ struct guid_reg {
 
 #define CLIENT_BUCKETS 4096
 #define SOURCE_BUCKETS 4096
-#define GID_BUCKETS 8192
+#define GID_BUCKETS    8192
 
 struct mux {
 	struct config *cfg;
 	sd_event *event;
 	uint64_t now; /* milliseconds, monotonic; set at the start of each turn */
 	uint64_t started_ms;
-	int epoll_fd; /* clients and umad files, inside sd-event's */
+	int epoll_fd;  /* clients and umad files, inside sd-event's */
 	int notify_fd; /* eventfd of senders and GID tables */
 	int timer_fd;
 	bool timer_on, timer_wanted;
@@ -239,7 +239,7 @@ struct mux {
 	unsigned int n_ports;
 
 	struct session_table *sessions;
-	struct session_owner orphans; /* sessions whose client is gone for good */
+	struct session_owner orphans;  /* sessions whose client is gone for good */
 	struct session_owner mourning; /* those of them that still have something to say */
 	struct gid_reg *gids[GID_BUCKETS];
 	struct guid_reg *guids[GID_BUCKETS];
@@ -279,7 +279,11 @@ void mux_durations(const struct config *cfg, uint32_t durations[T_COUNT]);
 int mux_reload(struct mux *mux);
 void mux_quit(struct mux *mux, int status);
 /* Events of the inner epoll set carry one of these, tagged in the low bits of the pointer. */
-enum epoll_tag { TAG_CLIENT, TAG_PORT, TAG_PIDFD };
+enum epoll_tag {
+	TAG_CLIENT,
+	TAG_PORT,
+	TAG_PIDFD
+};
 #define EPOLL_TAG_MASK 3ul
 int mux_watch(struct mux *mux, int fd, uint32_t events, enum epoll_tag tag, void *object);
 void mux_unwatch(struct mux *mux, int fd);

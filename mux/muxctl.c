@@ -14,8 +14,8 @@
 #include "mux/protocol.h"
 
 #define EXIT_USAGE 2
-#define PATH_LEN 108
-#define READ_STEP 65536
+#define PATH_LEN   108
+#define READ_STEP  65536
 
 struct ctl {
 	int fd;
@@ -41,7 +41,8 @@ static void usage(FILE *out)
 		"  -s, --socket=PREFIX  its prefix (default %s)\n"
 		"  -S, --control=PATH   the control socket itself\n"
 		"  -j, --json           print the answers as they are\n"
-		"  -h, --help           this text\n", MUX_DEFAULT_PREFIX);
+		"  -h, --help           this text\n",
+		MUX_DEFAULT_PREFIX);
 }
 
 static int connect_to(const char *path)
@@ -108,7 +109,8 @@ static json_t *ask(struct ctl *ctl, json_t *req)
 		return NULL;
 	}
 	if (!json_is_true(json_object_get(ans, "ok"))) {
-		fprintf(stderr, "rdmacm-muxctl: %s\n", json_string_value(json_object_get(ans, "error")));
+		fprintf(stderr, "rdmacm-muxctl: %s\n",
+			json_string_value(json_object_get(ans, "error")));
 		json_decref(ans);
 		return NULL;
 	}
@@ -140,25 +142,27 @@ static void print_status(const json_t *ans)
 	size_t i;
 
 	printf("version   %s, pid %lld, up %lld s%s\n", str(ans, "version"), num(ans, "pid"),
-	       num(ans, "uptime_seconds"), json_is_true(json_object_get(ans, "draining")) ? ", draining" : "");
+	       num(ans, "uptime_seconds"),
+	       json_is_true(json_object_get(ans, "draining")) ? ", draining" : "");
 	printf("clients   %lld connected, %lld in grace, at most %lld\n", num(ans, "clients"),
 	       num(ans, "clients_in_grace"), num(ans, "clients_limit"));
 	printf("gids      %lld\n", num(ans, "gids"));
 	printf("sessions  %lld, %lld of them without client, at most %lld\n", num(ans, "sessions"),
 	       num(ans, "sessions_without_client"), num(ans, "sessions_limit"));
 	printf("restart   %s\n", json_is_true(json_object_get(ans, "survives_restart")) ?
-				       "clients and sessions survive it" :
-				       "clients have to connect again");
+					 "clients and sessions survive it" :
+					 "clients have to connect again");
 	json_array_foreach(json_object_get(ans, "ports"), i, port)
-		printf("port      %s/%lld %s, %s, %lld peers, %lld MADs waiting\n", str(port, "device"),
-		       num(port, "port"), json_is_true(json_object_get(port, "up")) ? "up" : "DOWN",
-		       str(port, "link"), num(port, "peers"), num(port, "mads_waiting"));
+		printf("port      %s/%lld %s, %s, %lld peers, %lld MADs waiting\n",
+		       str(port, "device"), num(port, "port"),
+		       json_is_true(json_object_get(port, "up")) ? "up" : "DOWN", str(port, "link"),
+		       num(port, "peers"), num(port, "mads_waiting"));
 }
 
 static void print_clients_head(void)
 {
-	printf("%8s %8s %6s %-12s %-9s %5s %8s %10s %10s %8s %s\n", "CLIENT", "PID", "UID", "PORT", "STATE",
-	       "QUEUE", "SESSIONS", "SENT", "RECEIVED", "DROPPED", "GIDS");
+	printf("%8s %8s %6s %-12s %-9s %5s %8s %10s %10s %8s %s\n", "CLIENT", "PID", "UID", "PORT",
+	       "STATE", "QUEUE", "SESSIONS", "SENT", "RECEIVED", "DROPPED", "GIDS");
 }
 
 static void print_client(const json_t *c)
@@ -175,15 +179,14 @@ static void print_client(const json_t *c)
 								"connected",
 	       num(c, "queued"), num(c, "sessions"), num(c, "tx_mads"), num(c, "rx_mads"),
 	       num(c, "rx_dropped"));
-	json_array_foreach(gids, i, gid)
-		printf("%s%s", i ? "," : " ", json_string_value(gid));
+	json_array_foreach(gids, i, gid) printf("%s%s", i ? "," : " ", json_string_value(gid));
 	printf("\n");
 }
 
 static void print_sessions_head(void)
 {
-	printf("%8s %-10s %-7s %-13s %-10s %-10s %-10s %8s %-24s %s\n", "CLIENT", "KIND", "ROLE", "STATE",
-	       "WIRE-ID", "CLIENT-ID", "PEER-ID", "IDLE", "GID", "PEER");
+	printf("%8s %-10s %-7s %-13s %-10s %-10s %-10s %8s %-24s %s\n", "CLIENT", "KIND", "ROLE",
+	       "STATE", "WIRE-ID", "CLIENT-ID", "PEER-ID", "IDLE", "GID", "PEER");
 }
 
 static void print_session(const json_t *s)
@@ -194,8 +197,8 @@ static void print_session(const json_t *s)
 	if (json_is_integer(client))
 		snprintf(number, sizeof(number), "%lld", num(s, "client"));
 	printf("%8s %-10s %-7s %-13s %-10s %-10s %-10s %7llds %-24s %s\n", number, str(s, "kind"),
-	       str(s, "role"), str(s, "state"), str(s, "wire_id"), str(s, "client_id"), str(s, "peer_id"),
-	       num(s, "idle_ms") / 1000, str(s, "gid"), str(s, "peer"));
+	       str(s, "role"), str(s, "state"), str(s, "wire_id"), str(s, "client_id"),
+	       str(s, "peer_id"), num(s, "idle_ms") / 1000, str(s, "gid"), str(s, "peer"));
 }
 
 static void print_counts(const char *what, json_t *counts)
@@ -213,12 +216,14 @@ static void print_stats(const json_t *ans)
 	size_t i;
 
 	printf("connections: %lld accepted, %lld refused; %lld buffers; %lld bytes a client, %lld a session\n",
-	       num(ans, "accepted"), num(ans, "refused"), num(ans, "buffers"), num(ans, "bytes_per_client"),
-	       num(ans, "bytes_per_session"));
-	json_array_foreach(json_object_get(ans, "ports"), i, port) {
+	       num(ans, "accepted"), num(ans, "refused"), num(ans, "buffers"),
+	       num(ans, "bytes_per_client"), num(ans, "bytes_per_session"));
+	json_array_foreach(json_object_get(ans, "ports"), i, port)
+	{
 		printf("%s/%lld: %lld received, %lld written, %lld write errors, %lld inside, %lld own\n",
-		       str(port, "device"), num(port, "port"), num(port, "received"), num(port, "written"),
-		       num(port, "write_errors"), num(port, "hairpin"), num(port, "built"));
+		       str(port, "device"), num(port, "port"), num(port, "received"),
+		       num(port, "written"), num(port, "write_errors"), num(port, "hairpin"),
+		       num(port, "built"));
 		print_counts("sent", json_object_get(port, "tx"));
 		print_counts("received", json_object_get(port, "rx"));
 		print_counts("dropped", json_object_get(port, "dropped"));
@@ -255,8 +260,7 @@ static int run_list(struct ctl *ctl, const char *name, json_t *req, void (*head)
 		if (ctl->json)
 			json_array_extend(all, list);
 		else
-			json_array_foreach(list, i, entry)
-				row(entry);
+			json_array_foreach(list, i, entry) row(entry);
 		next = json_object_get(ans, "next");
 		if (next)
 			json_object_set(req, "cursor", next);
@@ -300,7 +304,9 @@ static int set_client(json_t *req, const char *arg)
 	long long n = strtoll(arg, &end, 10);
 
 	if (!*arg || *end || n <= 0) {
-		fprintf(stderr, "rdmacm-muxctl: \"%s\" is no client number: see rdmacm-muxctl clients\n", arg);
+		fprintf(stderr,
+			"rdmacm-muxctl: \"%s\" is no client number: see rdmacm-muxctl clients\n",
+			arg);
 		return EINVAL;
 	}
 	json_object_set_new(req, "client", json_integer(n));
@@ -342,7 +348,8 @@ static int run(struct ctl *ctl, const char *cmd)
 	return status;
 }
 
-static int find_socket(char path[PATH_LEN], const char *prefix, const char *device, const char *port)
+static int find_socket(char path[PATH_LEN], const char *prefix, const char *device,
+		       const char *port)
 {
 	int n;
 
@@ -357,16 +364,20 @@ static int find_socket(char path[PATH_LEN], const char *prefix, const char *devi
 	n = snprintf(path, PATH_LEN, "%s-%s-%s.ctl", prefix, device, port);
 	if (n >= 0 && n < PATH_LEN)
 		return 0;
-	fprintf(stderr, "rdmacm-muxctl: socket path %s-%s-%s.ctl is too long\n", prefix, device, port);
+	fprintf(stderr, "rdmacm-muxctl: socket path %s-%s-%s.ctl is too long\n", prefix, device,
+		port);
 	return ENAMETOOLONG;
 }
 
 int main(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{ "device", required_argument, NULL, 'd' }, { "port", required_argument, NULL, 'p' },
-		{ "socket", required_argument, NULL, 's' }, { "control", required_argument, NULL, 'S' },
-		{ "json", no_argument, NULL, 'j' },	    { "help", no_argument, NULL, 'h' },
+		{ "device", required_argument, NULL, 'd' },
+		{ "port", required_argument, NULL, 'p' },
+		{ "socket", required_argument, NULL, 's' },
+		{ "control", required_argument, NULL, 'S' },
+		{ "json", no_argument, NULL, 'j' },
+		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	const char *prefix = MUX_DEFAULT_PREFIX, *device = NULL, *port = "1", *control = NULL;

@@ -73,7 +73,8 @@ static void tell(struct mux *mux, uint32_t s)
 		cm_build_rej(mad, r->req_tid, 0, r->peer_id, CM_REJ_MSG_REQ, CM_REJ_CONSUMER);
 		break;
 	case S_REP_SENT:
-		cm_build_rej(mad, r->req_tid, r->vid, r->peer_id, CM_REJ_MSG_OTHER, CM_REJ_CONSUMER);
+		cm_build_rej(mad, r->req_tid, r->vid, r->peer_id, CM_REJ_MSG_OTHER,
+			     CM_REJ_CONSUMER);
 		break;
 	case S_REP_RCVD:
 		cm_build_rej(mad, own_tid(r), r->vid, r->peer_id, CM_REJ_MSG_REP, CM_REJ_CONSUMER);
@@ -96,7 +97,8 @@ void obituary_run(struct mux *mux)
 		bool news = has_news(mux, r);
 
 		/* While the port is away its news wait; sessions without any go on. */
-		if (news && (!mux->ports[r->port]->up || !bucket_take(&mux->built, &mux->cfg->built, mux->now, 1)))
+		if (news && (!mux->ports[r->port]->up ||
+			     !bucket_take(&mux->built, &mux->cfg->built, mux->now, 1)))
 			break;
 		session_move(mux->sessions, s, &mux->mourning, &mux->orphans);
 		if (news)

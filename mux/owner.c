@@ -124,8 +124,8 @@ static void take_over(struct client *c, struct client *old)
 	struct gid_reg *g;
 
 	log_info("event=client_resumed client=%llu was=%llu gids=%u sessions=%u",
-		 (unsigned long long)c->owner.serial, (unsigned long long)old->owner.serial, old->n_gids,
-		 old->owner.count);
+		 (unsigned long long)c->owner.serial, (unsigned long long)old->owner.serial,
+		 old->n_gids, old->owner.count);
 	while ((g = old->gids)) {
 		gid_detach(old, g);
 		gid_attach(c, g);
@@ -218,8 +218,8 @@ static int gid_new(struct client *c, const uint8_t *gid, const char *how)
 	if (gidtable_index(c->port->gids, gid) < 0)
 		gidtable_refresh(c->port->gids);
 	mux_need_timer(mux);
-	log_info("event=gid_registered client=%llu gid=%s how=%s", (unsigned long long)c->owner.serial,
-		 gid_str(gid, text), how);
+	log_info("event=gid_registered client=%llu gid=%s how=%s",
+		 (unsigned long long)c->owner.serial, gid_str(gid, text), how);
 	return MUX_OK;
 }
 

@@ -15,15 +15,15 @@
 #include "mux/log.h"
 #include "mux/mux.h"
 
-#define MAX_PEERS 16384
-#define PEER_BUCKETS 16384
-#define MAX_PENDING 64 /* MADs a peer may have waiting */
-#define MAX_WAITING 1024 /* peers waiting for a probe */
+#define MAX_PEERS	       16384
+#define PEER_BUCKETS	       16384
+#define MAX_PENDING	       64   /* MADs a peer may have waiting */
+#define MAX_WAITING	       1024 /* peers waiting for a probe */
 #define MAX_WAITING_PER_CLIENT 64
-#define WAIT_BUCKETS 1024
-#define MAX_PROBES 16
-#define GOOD_MS 60000 /* after that without use the kernel may have to ask again */
-#define NO_PEER UINT32_MAX
+#define WAIT_BUCKETS	       1024
+#define MAX_PROBES	       16
+#define GOOD_MS		       60000 /* after that without use the kernel may have to ask again */
+#define NO_PEER		       UINT32_MAX
 
 enum peer_state {
 	PEER_UNKNOWN,
@@ -39,7 +39,7 @@ struct peer {
 	uint8_t gid_index;
 	uint8_t gid[MUX_GID_SIZE];
 	uint64_t since_ms; /* good: last use; bad: when it timed out */
-	uint64_t client; /* who caused the probe */
+	uint64_t client;   /* who caused the probe */
 	struct node_queue pending;
 };
 

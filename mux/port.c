@@ -10,9 +10,9 @@
 #include "mux/mux.h"
 
 /* So many MADs are read before clients get their turn. */
-#define RECEIVE_BATCH 128
-#define RETRY_MS 1000
-#define PARK_MS 2000
+#define RECEIVE_BATCH	    128
+#define RETRY_MS	    1000
+#define PARK_MS		    2000
 #define WARN_MISSING_GID_MS 5000
 
 bool port_same_device(const struct mux_port *a, const struct mux_port *b)
@@ -75,7 +75,8 @@ int port_up(struct mux_port *p, char why[UMAD_WHY_MAX])
 			return err;
 	}
 	p->infiniband = umad_is_infiniband(p->device, p->real);
-	p->tx = sender_new(p->device, p->number, mux->cfg->lanes, mux->cfg->probes, mux->notify_fd, why);
+	p->tx = sender_new(p->device, p->number, mux->cfg->lanes, mux->cfg->probes, mux->notify_fd,
+			   why);
 	if (!p->tx) {
 		err = errno;
 		goto err_rx;
@@ -165,10 +166,11 @@ static void warn_missing(struct mux_port *p)
 			}
 			g->warned = true;
 			if (p->up && gidtable_index(p->gids, g->gid) < 0)
-				log_warn("event=gid_not_on_host client=%llu gid=%s device=%s port=%u "
-					 "hint=\"add the address to the port's network interface\"",
-					 (unsigned long long)c->owner.serial, gid_str(g->gid, text),
-					 p->device, p->real);
+				log_warn(
+					"event=gid_not_on_host client=%llu gid=%s device=%s port=%u "
+					"hint=\"add the address to the port's network interface\"",
+					(unsigned long long)c->owner.serial, gid_str(g->gid, text),
+					p->device, p->real);
 		}
 	}
 }
@@ -184,8 +186,8 @@ void port_tick(struct mux_port *p)
 		err = port_up(p, why);
 		if (err && !p->said_down) {
 			p->said_down = true;
-			log_err("event=port_down device=%s port=%u reason=\"%s\" retry_ms=%d", p->device,
-				p->number, why, RETRY_MS);
+			log_err("event=port_down device=%s port=%u reason=\"%s\" retry_ms=%d",
+				p->device, p->number, why, RETRY_MS);
 		}
 	}
 	if (!p->up)

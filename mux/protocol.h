@@ -30,11 +30,11 @@
 #include <linux/types.h>
 
 #define MUX_DEFAULT_PREFIX "/var/run/rdmacm-mux"
-#define MUX_FRAME_SIZE 360
-#define MUX_MAD_SIZE 256
-#define MUX_UMAD_HDR_SIZE 64
-#define MUX_GID_SIZE 16
-#define MUX_MIN_MAD_SIZE 36
+#define MUX_FRAME_SIZE	   360
+#define MUX_MAD_SIZE	   256
+#define MUX_UMAD_HDR_SIZE  64
+#define MUX_GID_SIZE	   16
+#define MUX_MIN_MAD_SIZE   36
 
 enum mux_msg_type {
 	MUX_MSG_REQ = 0,
@@ -44,44 +44,44 @@ enum mux_msg_type {
 enum mux_op {
 	MUX_OP_REG = 0, /* own the GID in sgid */
 	MUX_OP_UNREG = 1,
-	MUX_OP_MAD = 2, /* send the MAD with source sgid */
+	MUX_OP_MAD = 2,	  /* send the MAD with source sgid */
 	MUX_OP_HELLO = 3, /* struct mux_hello in mad[], both ways */
 	MUX_OP_QUERY = 4, /* answer: struct mux_query in mad[] */
 };
 
 /* Values of err_code. Those above MUX_ENOTFOUND go only to clients that said hello. */
 enum mux_err {
-	MUX_OK = 0, /* a MAD: accepted, not yet transmitted */
-	MUX_EINVAL = 1, /* malformed frame or MAD, unknown operation */
-	MUX_EEXIST = 2, /* REG of a GID that this connection owns already */
-	MUX_EACCES = 3, /* owned by another client, refused by policy, quota or rate */
+	MUX_OK = 0,	   /* a MAD: accepted, not yet transmitted */
+	MUX_EINVAL = 1,	   /* malformed frame or MAD, unknown operation */
+	MUX_EEXIST = 2,	   /* REG of a GID that this connection owns already */
+	MUX_EACCES = 3,	   /* owned by another client, refused by policy, quota or rate */
 	MUX_ENOTFOUND = 4, /* unknown GID or communication id, or the port is down */
-	MUX_EAGAIN = 5, /* over a rate or quota: the same request may succeed later */
+	MUX_EAGAIN = 5,	   /* over a rate or quota: the same request may succeed later */
 };
 
 /* What a hello asks for and is granted. */
 enum mux_hello_flags {
 	MUX_HELLO_REREG_OK = 1 << 0, /* REG of a GID owned already succeeds */
-	MUX_HELLO_DEST = 1 << 1, /* umad.gid of a sent MAD is its true destination */
+	MUX_HELLO_DEST = 1 << 1,     /* umad.gid of a sent MAD is its true destination */
 };
 
 #define MUX_PROTOCOL_VERSION 1
 
 struct mux_hello {
-	uint32_t version; /* asked: highest known; answer: the one in use */
-	uint32_t flags; /* enum mux_hello_flags; answer: those granted */
-	uint32_t window; /* answer: requests that may be outstanding */
-	uint32_t max_gids; /* answer */
+	uint32_t version;      /* asked: highest known; answer: the one in use */
+	uint32_t flags;	       /* enum mux_hello_flags; answer: those granted */
+	uint32_t window;       /* answer: requests that may be outstanding */
+	uint32_t max_gids;     /* answer */
 	uint32_t max_sessions; /* answer */
 };
 
 struct mux_query {
 	uint32_t version;
-	uint32_t port_up; /* 1: MADs can be sent */
-	uint32_t gids; /* registered by this client */
+	uint32_t port_up;  /* 1: MADs can be sent */
+	uint32_t gids;	   /* registered by this client */
 	uint32_t sessions; /* communication ids of this client that the mux keeps */
-	uint64_t tx_mads; /* accepted from this client */
-	uint64_t rx_mads; /* handed to this client */
+	uint64_t tx_mads;  /* accepted from this client */
+	uint64_t rx_mads;  /* handed to this client */
 	uint64_t tx_refused;
 	uint64_t rx_dropped; /* for this client, queue full or not reading */
 };
@@ -113,7 +113,7 @@ struct mux_frame {
 	uint32_t op_code;
 	uint8_t sgid[MUX_GID_SIZE];
 	uint32_t err_code;
-	uint32_t tag; /* echoed in the answer to a client that said hello, else undefined */
+	uint32_t tag;	  /* echoed in the answer to a client that said hello, else undefined */
 	int32_t umad_len; /* valid bytes of mad[] */
 	struct mux_umad umad;
 	uint8_t mad[MUX_MAD_SIZE];

@@ -6,8 +6,8 @@
 #include "mux/log.h"
 #include "mux/mux.h"
 
-#define GSI_QPN 1
-#define HOP_LIMIT 0xff
+#define GSI_QPN	   1
+#define HOP_LIMIT  0xff
 #define MAX_PARKED 512
 
 /* One MAD on its way out. */
@@ -293,8 +293,7 @@ static void put_reply_tid(struct tx *tx)
 {
 	struct session_rec *r = rec_of(tx);
 
-	if ((r->flags & SF_ACTIVE) &&
-	    cm_get32(tx->mad, CM_OFF_TID_LOW) == (uint32_t)r->req_tid)
+	if ((r->flags & SF_ACTIVE) && cm_get32(tx->mad, CM_OFF_TID_LOW) == (uint32_t)r->req_tid)
 		put_own_tid(tx);
 }
 
@@ -325,7 +324,8 @@ static bool find_by_reply(struct tx *tx, size_t id_off)
 /* Of a GID given up, only its own sessions may go on. */
 static int check_former(struct tx *tx)
 {
-	if (tx->former && (!session_is(tx->session) || !gid_equal(rec_of(tx)->client_gid, tx->req->sgid)))
+	if (tx->former &&
+	    (!session_is(tx->session) || !gid_equal(rec_of(tx)->client_gid, tx->req->sgid)))
 		return refuse(tx, DROP_NOT_REGISTERED, MUX_EACCES);
 	return MUX_OK;
 }
@@ -500,8 +500,8 @@ static int find_or_bind(struct tx *tx)
 	uint32_t local = cm_get32(tx->mad, CM_OFF_LOCAL_ID);
 	uint32_t bound;
 
-	if (find_local(tx) &&
-	    rec_of(tx)->peer_id == cm_get32(tx->mad, CM_OFF_REMOTE_ID) && (rec_of(tx)->flags & SF_PEER))
+	if (find_local(tx) && rec_of(tx)->peer_id == cm_get32(tx->mad, CM_OFF_REMOTE_ID) &&
+	    (rec_of(tx)->flags & SF_PEER))
 		return check_former(tx);
 	bound = tx->session;
 	/* A guest that started anew while the peer still asks has a new id. */
@@ -639,8 +639,8 @@ static int tx_sidr_rep(struct tx *tx)
 	if (mux->cfg->sidr_alias) {
 		tx->session = session_by_vid(mux->sessions, cm_get32(tx->mad, CM_OFF_SIDR_REP_ID));
 		if (session_is(tx->session) &&
-		    (rec_of(tx)->owner != tx->client->owner.serial || rec_of(tx)->class != CLASS_SIDR ||
-		     (rec_of(tx)->flags & SF_ACTIVE)))
+		    (rec_of(tx)->owner != tx->client->owner.serial ||
+		     rec_of(tx)->class != CLASS_SIDR || (rec_of(tx)->flags & SF_ACTIVE)))
 			tx->session = SESSION_NONE;
 	} else {
 		find_by_reply(tx, CM_OFF_SIDR_REP_ID);
@@ -673,14 +673,18 @@ static void answer_lost_dreq(struct tx *tx)
 int route_tx(struct client *c, const struct mux_frame *req)
 {
 	struct tx tx = {
-		.mux = c->port->mux, .port = c->port, .client = c, .req = req, .session = SESSION_NONE,
+		.mux = c->port->mux,
+		.port = c->port,
+		.client = c,
+		.req = req,
+		.session = SESSION_NONE,
 	};
 	int err;
 
 	if (!bucket_take(&c->mads, &c->limits->mads, tx.mux->now, 1))
 		return refuse_for_now(&tx, DROP_RATE);
-	if (req->umad_len < MUX_MIN_MAD_SIZE || req->umad_len > MUX_MAD_SIZE || !cm_valid(req->mad) ||
-	    gid_is_zero(req->sgid))
+	if (req->umad_len < MUX_MIN_MAD_SIZE || req->umad_len > MUX_MAD_SIZE ||
+	    !cm_valid(req->mad) || gid_is_zero(req->sgid))
 		return refuse(&tx, DROP_MALFORMED, MUX_EINVAL);
 	memcpy(tx.mad, req->mad, (size_t)req->umad_len);
 	tx.attr = cm_attr(tx.mad);
@@ -724,7 +728,8 @@ int route_tx(struct client *c, const struct mux_frame *req)
 		log_debug("event=tx client=%llu msg=%s local=0x%08x src=%s dst=%s err=%d",
 			  (unsigned long long)c->owner.serial, cm_name(tx.attr),
 			  cm_get32(req->mad, CM_OFF_LOCAL_ID), gid_str(req->sgid, s),
-			  gid_str(session_is(tx.session) ? rec_of(&tx)->peer.gid : tx.to.gid, d), err);
+			  gid_str(session_is(tx.session) ? rec_of(&tx)->peer.gid : tx.to.gid, d),
+			  err);
 	}
 	return err;
 }

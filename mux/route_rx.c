@@ -25,8 +25,9 @@ static void drop(struct rx *rx, enum drop why)
 	if (log_get_level() >= LOG_DEBUG) {
 		char s[GID_STRLEN];
 
-		log_debug("event=rx_drop msg=%s reason=%s src=%s ids=0x%08x/0x%08x", cm_name(rx->attr),
-			  drop_name(why), gid_str(rx->from.gid, s), cm_get32(rx->in->mad, CM_OFF_LOCAL_ID),
+		log_debug("event=rx_drop msg=%s reason=%s src=%s ids=0x%08x/0x%08x",
+			  cm_name(rx->attr), drop_name(why), gid_str(rx->from.gid, s),
+			  cm_get32(rx->in->mad, CM_OFF_LOCAL_ID),
 			  cm_get32(rx->in->mad, CM_OFF_REMOTE_ID));
 	}
 }
@@ -59,8 +60,8 @@ static void reject_req(struct rx *rx, enum cm_rej_reason reason)
 {
 	uint8_t mad[MUX_MAD_SIZE];
 
-	cm_build_rej(mad, cm_get64(rx->in->mad, CM_OFF_TID), 0, cm_get32(rx->in->mad, CM_OFF_LOCAL_ID),
-		     CM_REJ_MSG_REQ, reason);
+	cm_build_rej(mad, cm_get64(rx->in->mad, CM_OFF_TID), 0,
+		     cm_get32(rx->in->mad, CM_OFF_LOCAL_ID), CM_REJ_MSG_REQ, reason);
 	reply(rx, mad);
 }
 
@@ -71,7 +72,8 @@ static void no_resources(struct rx *rx)
 	uint64_t h = mux_hash_gid(rx->mux->hash_key, rx->from.gid, 0, 0);
 
 	drop(rx, DROP_QUOTA);
-	if (rx->attr == CM_REQ && bucket_take(&rx->mux->no_resources[h & 255], &once, rx->mux->now, 1))
+	if (rx->attr == CM_REQ &&
+	    bucket_take(&rx->mux->no_resources[h & 255], &once, rx->mux->now, 1))
 		reject_req(rx, CM_REJ_NO_RESOURCES);
 }
 
@@ -79,8 +81,8 @@ static bool over_source_rate(struct rx *rx)
 {
 	uint64_t h = mux_hash_gid(rx->mux->hash_key, rx->from.gid, 0, 1);
 
-	return !bucket_take(&rx->mux->source[h & (SOURCE_BUCKETS - 1)], &rx->mux->cfg->source, rx->mux->now,
-			    1);
+	return !bucket_take(&rx->mux->source[h & (SOURCE_BUCKETS - 1)], &rx->mux->cfg->source,
+			    rx->mux->now, 1);
 }
 
 static bool from_peer(struct rx *rx, const struct session_rec *r)
@@ -187,8 +189,9 @@ static void rx_req(struct rx *rx)
 		return;
 	}
 	g = destination(rx, mad + CM_OFF_REQ_REMOTE_GID);
-	s = session_by_peer(rx->mux->sessions, CLASS_CONN, rx->port->index, rx->from.gid, rx->from.lid,
-			    rec.peer_id, g ? g->gid : NULL, true, (uint32_t)rec.req_tid, rec.peer_guid);
+	s = session_by_peer(rx->mux->sessions, CLASS_CONN, rx->port->index, rx->from.gid,
+			    rx->from.lid, rec.peer_id, g ? g->gid : NULL, true,
+			    (uint32_t)rec.req_tid, rec.peer_guid);
 	if (session_is(s)) {
 		struct session_rec *r = session_rec(rx->mux->sessions, s);
 
@@ -234,8 +237,9 @@ static void rx_sidr_req(struct rx *rx)
 		return;
 	}
 	g = destination(rx, cm_ip_addrs(mad, NULL, named) ? named : NULL);
-	s = session_by_peer(rx->mux->sessions, CLASS_SIDR, rx->port->index, rx->from.gid, rx->from.lid,
-			    rec.peer_id, g ? g->gid : NULL, true, (uint32_t)rec.req_tid, 0);
+	s = session_by_peer(rx->mux->sessions, CLASS_SIDR, rx->port->index, rx->from.gid,
+			    rx->from.lid, rec.peer_id, g ? g->gid : NULL, true,
+			    (uint32_t)rec.req_tid, 0);
 	if (session_is(s)) {
 		struct session_rec *r = session_rec(rx->mux->sessions, s);
 
@@ -373,8 +377,8 @@ static void rx_rej_without_id(struct rx *rx)
 	struct client *c;
 	uint32_t s;
 
-	s = session_by_peer(rx->mux->sessions, CLASS_CONN, rx->port->index, rx->from.gid, rx->from.lid,
-			    cm_get32(mad, CM_OFF_LOCAL_ID), NULL, false, 0,
+	s = session_by_peer(rx->mux->sessions, CLASS_CONN, rx->port->index, rx->from.gid,
+			    rx->from.lid, cm_get32(mad, CM_OFF_LOCAL_ID), NULL, false, 0,
 			    timeout ? cm_get64(mad, CM_OFF_REJ_INFO) : 0);
 	if (!session_is(s)) {
 		drop(rx, DROP_UNKNOWN_ID);

@@ -11,11 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LANE_SLOTS 2048
-#define LANE_MASK (LANE_SLOTS - 1)
+#define LANE_SLOTS    2048
+#define LANE_MASK     (LANE_SLOTS - 1)
 #define FAILURE_SLOTS 64
 /* The kernel refuses a MAD while one with the same transaction id is queued, which takes microseconds. */
-#define DUPLICATE_TRIES 5
+#define DUPLICATE_TRIES	  5
 #define DUPLICATE_WAIT_NS 200000
 
 enum probe_state {

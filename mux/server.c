@@ -23,12 +23,12 @@
 #include "mux/mux.h"
 
 #define TICK_MS 100
-#define EVENTS 256
+#define EVENTS	256
 /* Rounds of events before the loop looks at everything else. */
-#define ROUNDS 4
-#define EXPIRE_BATCH 4096
+#define ROUNDS		4
+#define EXPIRE_BATCH	4096
 #define NODES_PER_CHUNK 64
-#define SERIAL_ORPHANS 1
+#define SERIAL_ORPHANS	1
 #define SERIAL_MOURNING 2
 
 #define EXIT_DEVICE 3
@@ -353,7 +353,8 @@ int mux_reload(struct mux *mux)
 	}
 	sd_notify(0, "RELOADING=1");
 	/* What was allotted at start stays. */
-	cfg->max_clients = old->max_clients < cfg->max_clients ? old->max_clients : cfg->max_clients;
+	cfg->max_clients = old->max_clients < cfg->max_clients ? old->max_clients :
+								 cfg->max_clients;
 	cfg->max_sessions = old->max_sessions;
 	cfg->lanes = old->lanes;
 	cfg->probes = old->probes;
@@ -401,7 +402,7 @@ static int drop_privileges(const struct config *cfg)
 {
 	struct passwd *pw = NULL;
 	struct group *gr = NULL;
-	gid_t gid;
+	gid_t gid = getgid();
 
 	if (!cfg->user && !cfg->group)
 		return 0;
@@ -411,6 +412,7 @@ static int drop_privileges(const struct config *cfg)
 			fprintf(stderr, "rdmacm-mux: there is no user %s\n", cfg->user);
 			return EINVAL;
 		}
+		gid = pw->pw_gid;
 	}
 	if (cfg->group) {
 		gr = getgrnam(cfg->group);
@@ -418,8 +420,8 @@ static int drop_privileges(const struct config *cfg)
 			fprintf(stderr, "rdmacm-mux: there is no group %s\n", cfg->group);
 			return EINVAL;
 		}
+		gid = gr->gr_gid;
 	}
-	gid = gr ? gr->gr_gid : pw->pw_gid;
 	if (setgroups(1, &gid) || setresgid(gid, gid, gid) ||
 	    (pw && setresuid(pw->pw_uid, pw->pw_uid, pw->pw_uid)) ||
 	    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) {
@@ -497,8 +499,9 @@ static int make_tables(struct mux *mux)
 	if (!mux->state)
 		return errno;
 	mux_durations(mux->cfg, durations);
-	mux->sessions = session_table_new(state_session_head(mux->state), state_session_recs(mux->state),
-					  mux->cfg->max_sessions, state_checked(mux->state), durations);
+	mux->sessions = session_table_new(state_session_head(mux->state),
+					  state_session_recs(mux->state), mux->cfg->max_sessions,
+					  state_checked(mux->state), durations);
 	return mux->sessions ? 0 : errno;
 }
 
@@ -613,7 +616,8 @@ int server_run(struct config *cfg)
 	state_restore(mux);
 	client_run_ready(mux);
 	sd_event_set_watchdog(mux->event, true);
-	sd_notifyf(0, "READY=1\nSTATUS=Serving %u port%s", mux->n_ports, mux->n_ports == 1 ? "" : "s");
+	sd_notifyf(0, "READY=1\nSTATUS=Serving %u port%s", mux->n_ports,
+		   mux->n_ports == 1 ? "" : "s");
 	log_notice("event=started ports=%u", mux->n_ports);
 	mux_need_timer(mux);
 	status = sd_event_loop(mux->event);

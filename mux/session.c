@@ -10,7 +10,7 @@
 #include "mux/gid.h"
 #include "mux/hash.h"
 
-#define VID_TOP_BYTE 0xff000000u
+#define VID_TOP_BYTE   0xff000000u
 #define FEISTEL_ROUNDS 6
 
 struct session_table {
@@ -31,25 +31,18 @@ struct session_table {
 };
 
 static const uint8_t state_timer[S_STATES] = {
-	[S_FREE] = T_NONE,
-	[S_REQ_SENT] = T_HALF_OPEN,
-	[S_REQ_RCVD] = T_HALF_OPEN,
-	[S_REP_SENT] = T_HALF_OPEN,
-	[S_REP_RCVD] = T_HALF_OPEN,
-	[S_ESTABLISHED] = T_NONE,
-	[S_REJECTED] = T_REJECT,
-	[S_DREQ] = T_DISCONNECT,
-	[S_TIMEWAIT] = T_TIMEWAIT,
-	[S_SIDR] = T_SIDR,
-	[S_SIDR_DONE] = T_SIDR_DONE,
-	[S_MOURNED] = T_MOURN,
+	[S_FREE] = T_NONE,	    [S_REQ_SENT] = T_HALF_OPEN,	 [S_REQ_RCVD] = T_HALF_OPEN,
+	[S_REP_SENT] = T_HALF_OPEN, [S_REP_RCVD] = T_HALF_OPEN,	 [S_ESTABLISHED] = T_NONE,
+	[S_REJECTED] = T_REJECT,    [S_DREQ] = T_DISCONNECT,	 [S_TIMEWAIT] = T_TIMEWAIT,
+	[S_SIDR] = T_SIDR,	    [S_SIDR_DONE] = T_SIDR_DONE, [S_MOURNED] = T_MOURN,
 };
 
 const char *session_state_name(enum session_state state)
 {
 	static const char *const names[S_STATES] = {
-		"free", "req-sent", "req-received", "rep-sent", "rep-received", "established", "rejected",
-		"disconnecting", "timewait", "sidr", "sidr-done", "mourned",
+		"free",		"req-sent",    "req-received", "rep-sent",
+		"rep-received", "established", "rejected",     "disconnecting",
+		"timewait",	"sidr",	       "sidr-done",    "mourned",
 	};
 
 	return state < S_STATES ? names[state] : "?";
@@ -76,19 +69,19 @@ static uint32_t *vid_bucket(const struct session_table *t, uint32_t vid)
 static uint32_t *local_bucket(const struct session_table *t, uint64_t owner, unsigned int class,
 			      uint32_t id)
 {
-	return &t->by_local[mux_hash2(t->key, owner, (uint64_t)class << 32 | id) & t->mask];
+	return &t->by_local[mux_hash2(t->key, owner, (uint64_t) class << 32 | id) & t->mask];
 }
 
 static uint32_t *reply_bucket(const struct session_table *t, uint64_t owner, unsigned int class,
 			      uint32_t id)
 {
-	return &t->by_reply[mux_hash2(~t->key, owner, (uint64_t)class << 32 | id) & t->mask];
+	return &t->by_reply[mux_hash2(~t->key, owner, (uint64_t) class << 32 | id) & t->mask];
 }
 
 static uint32_t *peer_bucket(const struct session_table *t, unsigned int class, unsigned int port,
 			     const uint8_t *gid, __be16 lid, uint32_t id)
 {
-	uint64_t h = mux_hash_gid(t->key, gid, (uint64_t)class << 32 | id,
+	uint64_t h = mux_hash_gid(t->key, gid, (uint64_t) class << 32 | id,
 				  (uint64_t)port << 16 | (uint16_t)lid);
 
 	return &t->by_peer[h & t->mask];
@@ -282,8 +275,8 @@ static uint32_t new_vid(struct session_table *t)
 
 static void *map_zero(size_t size)
 {
-	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		       -1, 0);
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	return p == MAP_FAILED ? NULL : p;
 }
@@ -425,8 +418,8 @@ void session_delete(struct session_table *t, uint32_t s, struct session_owner *o
 	owner_del(t, s, o);
 	unchain_reply(t, s);
 	if (has_peer_key(r))
-		UNCHAIN(t, peer_bucket(t, r->class, r->port, r->peer.gid, r->peer.lid, r->peer_id), s,
-			next_peer);
+		UNCHAIN(t, peer_bucket(t, r->class, r->port, r->peer.gid, r->peer.lid, r->peer_id),
+			s, next_peer);
 	if (r->flags & SF_LINKED)
 		UNCHAIN(t, local_bucket(t, r->owner, r->class, r->local_id), s, next_local);
 	UNCHAIN(t, vid_bucket(t, r->vid), s, next_vid);
@@ -553,8 +546,8 @@ uint32_t session_by_reply(const struct session_table *t, const struct session_ow
 
 		if (r->owner != o->serial || r->class != class || r->peer_id != peer_id)
 			continue;
-		score = ((uint32_t)r->req_tid == tid_low) * 4 + gid_equal(r->client_gid, client_gid) * 2 +
-			!(r->flags & SF_LOCAL);
+		score = ((uint32_t)r->req_tid == tid_low) * 4 +
+			gid_equal(r->client_gid, client_gid) * 2 + !(r->flags & SF_LOCAL);
 		if (score > best_score) {
 			best = s;
 			best_score = score;
@@ -563,7 +556,8 @@ uint32_t session_by_reply(const struct session_table *t, const struct session_ow
 	return best;
 }
 
-void session_set_local(struct session_table *t, uint32_t s, struct session_owner *o, uint32_t local_id)
+void session_set_local(struct session_table *t, uint32_t s, struct session_owner *o,
+		       uint32_t local_id)
 {
 	uint32_t old = session_by_local(t, o, t->recs[s].class, local_id);
 

@@ -60,12 +60,12 @@ enum session_timer {
 };
 
 enum session_flag {
-	SF_ACTIVE = 1 << 0, /* the client sent the REQ or SIDR_REQ */
-	SF_LOCAL = 1 << 1, /* local_id is known */
-	SF_PEER = 1 << 2, /* peer_id is known */
+	SF_ACTIVE = 1 << 0,  /* the client sent the REQ or SIDR_REQ */
+	SF_LOCAL = 1 << 1,   /* local_id is known */
+	SF_PEER = 1 << 2,    /* peer_id is known */
 	SF_SUSPECT = 1 << 3, /* the guest has probably forgotten it */
-	SF_LINKED = 1 << 4, /* found by local_id; false once the client uses the id anew */
-	SF_ORPHAN = 1 << 5, /* no client any more */
+	SF_LINKED = 1 << 4,  /* found by local_id; false once the client uses the id anew */
+	SF_ORPHAN = 1 << 5,  /* no client any more */
 };
 
 /* A peer's address as umad wants it. */
@@ -85,7 +85,7 @@ struct session_rec {
 	uint64_t used_ms;
 	uint64_t service_id;
 	uint64_t own_guid, peer_guid; /* CA GUIDs */
-	uint64_t req_tid; /* active: of the client's own REQ or SIDR_REQ; passive: of the peer's */
+	uint64_t req_tid;  /* active: of the client's own REQ or SIDR_REQ; passive: of the peer's */
 	uint64_t dreq_tid; /* of the client's last DREQ or LAP */
 	uint32_t vid;
 	uint32_t local_id;
@@ -180,7 +180,8 @@ uint32_t session_by_reply(const struct session_table *t, const struct session_ow
 			  const uint8_t *client_gid);
 
 /* The client's own id becomes known (a passive session's first answer). */
-void session_set_local(struct session_table *t, uint32_t s, struct session_owner *o, uint32_t local_id);
+void session_set_local(struct session_table *t, uint32_t s, struct session_owner *o,
+		       uint32_t local_id);
 /* The client uses the id anew: look-ups by it no longer find this session. */
 void session_unlink_local(struct session_table *t, uint32_t s, struct session_owner *o);
 /* Sets the state, the time of last use and so the timer. */

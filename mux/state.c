@@ -25,11 +25,11 @@
 #include "mux/log.h"
 #include "mux/mux.h"
 
-#define STATE_MAGIC 0x3178756d6d637264ULL
-#define STATE_VERSION 1
-#define MAX_GID_RECS 65536
-#define HEADER_SIZE 4096
-#define BOOT_ID_SIZE 36
+#define STATE_MAGIC	    0x3178756d6d637264ULL
+#define STATE_VERSION	    1
+#define MAX_GID_RECS	    65536
+#define HEADER_SIZE	    4096
+#define BOOT_ID_SIZE	    36
 #define FIRST_CLIENT_SERIAL 16
 
 struct state_header {
@@ -148,11 +148,12 @@ static int open_file(struct state *st, const char *path, const struct state_head
 	if (pread(st->fd, &have, sizeof(have), 0) != sizeof(have) || !same_layout(&have, want)) {
 		if (lseek(st->fd, 0, SEEK_END) > 0)
 			log_notice("event=state_discarded file=%s "
-				   "reason=\"of an earlier boot, another version or other limits\"", path);
+				   "reason=\"of an earlier boot, another version or other limits\"",
+				   path);
 		if (ftruncate(st->fd, 0) || ftruncate(st->fd, (off_t)st->size)) {
 			err = errno;
-			fprintf(stderr, "rdmacm-mux: cannot size state file %s to %zu bytes: %s\n", path,
-				st->size, strerror(err));
+			fprintf(stderr, "rdmacm-mux: cannot size state file %s to %zu bytes: %s\n",
+				path, st->size, strerror(err));
 			return err;
 		}
 	}
@@ -486,7 +487,8 @@ static unsigned int restore_clients(struct state *st)
 			continue;
 		client_name(rec, name);
 		fd = take(name);
-		p = rec->check == client_sum(rec) ? find_port(st->mux, rec->device, rec->port) : NULL;
+		p = rec->check == client_sum(rec) ? find_port(st->mux, rec->device, rec->port) :
+						    NULL;
 		if (!p || rec->in_len >= MUX_FRAME_SIZE) {
 			if (fd >= 0)
 				close(fd);
@@ -525,8 +527,8 @@ void state_restore(struct mux *mux)
 		}
 		sessions = session_restore(mux->sessions, mux->now, owner_of, mux, &broken);
 		if (clients || sessions || broken)
-			log_notice("event=restored clients=%u gids=%u sessions=%u broken=%u", clients, gids,
-				   sessions, broken);
+			log_notice("event=restored clients=%u gids=%u sessions=%u broken=%u",
+				   clients, gids, sessions, broken);
 	}
 	/* What nobody claimed. */
 	for (int i = 0; i < n_kept; i++) {

@@ -12,7 +12,7 @@
 
 /* The largest MAD that a node of any port type hands out; a smaller buffer would block its queue. */
 #define UMAD_LARGEST_MAD 2048
-#define SYSFS_IB "/sys/class/infiniband"
+#define SYSFS_IB	 "/sys/class/infiniband"
 
 static bool exists(const char *path)
 {
@@ -31,44 +31,52 @@ static void explain_open(const char *device, unsigned int port, int err, char *w
 	}
 	snprintf(path, sizeof(path), SYSFS_IB "/%s/ports/%u", device, port);
 	if (port && !exists(path)) {
-		snprintf(why, UMAD_WHY_MAX, "device %s has no port %u: see " SYSFS_IB "/%s/ports", device,
-			 port, device);
+		snprintf(why, UMAD_WHY_MAX, "device %s has no port %u: see " SYSFS_IB "/%s/ports",
+			 device, port, device);
 		return;
 	}
 	if (!exists("/sys/class/infiniband_mad")) {
-		snprintf(why, UMAD_WHY_MAX, "the kernel has no user-MAD interface: modprobe ib_umad");
+		snprintf(why, UMAD_WHY_MAX,
+			 "the kernel has no user-MAD interface: modprobe ib_umad");
 		return;
 	}
 	if (err == EACCES || err == EPERM) {
-		snprintf(why, UMAD_WHY_MAX,
-			 "no permission to open the umad node of %s port %u (%s): start as root and use "
-			 "--user, or give a group access to /dev/infiniband/umad* by a udev rule; with "
-			 "exclusive RDMA network namespaces, start in the device's namespace",
-			 device, port, strerror(err));
+		snprintf(
+			why, UMAD_WHY_MAX,
+			"no permission to open the umad node of %s port %u (%s): start as root and use "
+			"--user, or give a group access to /dev/infiniband/umad* by a udev rule; with "
+			"exclusive RDMA network namespaces, start in the device's namespace",
+			device, port, strerror(err));
 		return;
 	}
-	snprintf(why, UMAD_WHY_MAX,
-		 "cannot open the umad node of %s port %u: %s (an iWARP port has none, and needs no mux)", device,
-		 port, strerror(err));
+	snprintf(
+		why, UMAD_WHY_MAX,
+		"cannot open the umad node of %s port %u: %s (an iWARP port has none, and needs no mux)",
+		device, port, strerror(err));
 }
 
 static void explain_register(const char *device, unsigned int port, int err, char *why)
 {
 	if (err == EINVAL && exists("/sys/module/ib_cm"))
-		snprintf(why, UMAD_WHY_MAX,
-			 "management class 0x%02x (CM) on %s port %u is taken: the kernel module ib_cm is "
-			 "loaded and serves the device. Start rdmacm-mux before rdma_cm and ib_cm are "
-			 "loaded, or unload them: modprobe -r rdma_ucm ib_ipoib rpcrdma ib_iser ib_isert "
-			 "rdma_cm ib_cm", CM_CLASS, device, port);
+		snprintf(
+			why, UMAD_WHY_MAX,
+			"management class 0x%02x (CM) on %s port %u is taken: the kernel module ib_cm is "
+			"loaded and serves the device. Start rdmacm-mux before rdma_cm and ib_cm are "
+			"loaded, or unload them: modprobe -r rdma_ucm ib_ipoib rpcrdma ib_iser ib_isert "
+			"rdma_cm ib_cm",
+			CM_CLASS, device, port);
 	else if (err == EINVAL)
-		snprintf(why, UMAD_WHY_MAX,
-			 "management class 0x%02x (CM) on %s port %u is taken by another program, maybe a "
-			 "second mux: see fuser /dev/infiniband/umad*", CM_CLASS, device, port);
+		snprintf(
+			why, UMAD_WHY_MAX,
+			"management class 0x%02x (CM) on %s port %u is taken by another program, maybe a "
+			"second mux: see fuser /dev/infiniband/umad*",
+			CM_CLASS, device, port);
 	else if (err == EPROTONOSUPPORT)
 		snprintf(why, UMAD_WHY_MAX, "%s port %u has no CM queue pair (QP1)", device, port);
 	else
-		snprintf(why, UMAD_WHY_MAX, "cannot register for management class 0x%02x on %s port %u: %s",
-			 CM_CLASS, device, port, strerror(err));
+		snprintf(why, UMAD_WHY_MAX,
+			 "cannot register for management class 0x%02x on %s port %u: %s", CM_CLASS,
+			 device, port, strerror(err));
 }
 
 int umad_file_open(struct umad_file *f, const char *device, unsigned int port, bool receive,

@@ -50,9 +50,9 @@ bool umad_is_infiniband(const char *device, unsigned int port);
 
 enum umad_read_result {
 	UMAD_READ_MAD,
-	UMAD_READ_NONE, /* nothing waits */
+	UMAD_READ_NONE,	 /* nothing waits */
 	UMAD_READ_OTHER, /* something that is no received 256-byte MAD: to be skipped */
-	UMAD_READ_GONE, /* the device went away */
+	UMAD_READ_GONE,	 /* the device went away */
 };
 
 /* Reads one packet without blocking. */

@@ -23,7 +23,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define CLIENTS 3
-#define SEEN 8
+#define SEEN	8
 
 /* Stands for the threads: a MAD is written at once. */
 struct sender {
@@ -57,8 +57,8 @@ static void written(struct sender *s, const struct umad_pkt *pkt)
 	if (!cm_valid(pkt->mad))
 		abort();
 	/* What the kernel must never be given. */
-	if (pkt->hdr.timeout_ms || pkt->hdr.retries || !pkt->hdr.grh_present || gid_is_zero(pkt->hdr.gid) ||
-	    gid_is_multicast(pkt->hdr.gid))
+	if (pkt->hdr.timeout_ms || pkt->hdr.retries || !pkt->hdr.grh_present ||
+	    gid_is_zero(pkt->hdr.gid) || gid_is_multicast(pkt->hdr.gid))
 		abort();
 	s->seen[s->n_seen++ % SEEN] = cm_get32(pkt->mad, CM_OFF_LOCAL_ID);
 }
@@ -179,15 +179,32 @@ static int fds[CLIENTS];
 static void start(void)
 {
 	static const char *args[] = {
-		"mux", "-d", "fuzz0", "-o", "max_sessions_total=64", "-o", "max_clients=16", "-o",
-		"max_sessions=20", "-o", "queue=4", "-o", "mad_rate=1000000", "-o", "source_rate=1000000", "-o",
-		"probes=2", "-o", "registration_rate=1000000",
+		"mux",
+		"-d",
+		"fuzz0",
+		"-o",
+		"max_sessions_total=64",
+		"-o",
+		"max_clients=16",
+		"-o",
+		"max_sessions=20",
+		"-o",
+		"queue=4",
+		"-o",
+		"mad_rate=1000000",
+		"-o",
+		"source_rate=1000000",
+		"-o",
+		"probes=2",
+		"-o",
+		"registration_rate=1000000",
 	};
 	uint32_t durations[T_COUNT];
 	int status;
 
 	mux = calloc(1, sizeof(*mux));
-	mux->cfg = config_from_args(sizeof(args) / sizeof(args[0]), (char **)(uintptr_t)args, &status);
+	mux->cfg =
+		config_from_args(sizeof(args) / sizeof(args[0]), (char **)(uintptr_t)args, &status);
 	log_set_level(LOG_EMERG);
 	mux->now = 1000;
 	mux->epoll_fd = epoll_create1(0);
@@ -199,8 +216,9 @@ static void start(void)
 	mux->state = state_open(mux, NULL);
 	mux_durations(mux->cfg, durations);
 	state_session_head(mux->state)->vid_key = 1;
-	mux->sessions = session_table_new(state_session_head(mux->state), state_session_recs(mux->state),
-					  mux->cfg->max_sessions, false, durations);
+	mux->sessions = session_table_new(state_session_head(mux->state),
+					  state_session_recs(mux->state), mux->cfg->max_sessions,
+					  false, durations);
 	mux->ports[0] = port_new(mux, &mux->cfg->ports[0]);
 	mux->n_ports = 1;
 	mux->ports[0]->tx = &the_sender;

@@ -24,11 +24,11 @@
 #include "tests/mux/rig.h"
 
 #define PAIRS_PER_PORT 100
-#define WINDOW 24 /* MADs on their way for each pair */
-#define SEND_BATCH 16
-#define RECV_FRAMES 64
-#define STAMP 128 /* offset in the MAD of the time it was sent */
-#define OP_HELLO 3
+#define WINDOW	       24 /* MADs on their way for each pair */
+#define SEND_BATCH     16
+#define RECV_FRAMES    64
+#define STAMP	       128 /* offset in the MAD of the time it was sent */
+#define OP_HELLO       3
 
 struct pair {
 	int a, b;
@@ -305,8 +305,9 @@ static void throughput(struct bench *b, unsigned int pairs)
 	wall = (double)(now_ns() - begin) / 1e9;
 	used = (double)(cpu_ns(b->r->pid) - cpu) / 1e9;
 	printf("throughput %5u clients: %9.0f MADs/s through it, %9.0f relayed/s; daemon used %.2f core; "
-	       "%9.0f relayed/s a core\n", 2 * pairs, (double)done / wall, 2 * (double)done / wall,
-	       used / wall, 2 * (double)done / used);
+	       "%9.0f relayed/s a core\n",
+	       2 * pairs, (double)done / wall, 2 * (double)done / wall, used / wall,
+	       2 * (double)done / used);
 	stop(b);
 }
 
@@ -352,7 +353,8 @@ static void run_latency(struct bench *b, double rate, bool inject, const uint8_t
 				uint8_t mad[MAD];
 
 				injected++;
-				mad_req(mad, (uint32_t)injected, injected, GP, stalled, CA_P, QPN_P, SVC_TCP);
+				mad_req(mad, (uint32_t)injected, injected, GP, stalled, CA_P, QPN_P,
+					SVC_TCP);
 				fabric_inject(b->r->f, 0, GP, 1, mad);
 			}
 		}
@@ -423,7 +425,8 @@ static void stalled_neighbour(struct bench *b, unsigned int pairs, double rate)
 	run_latency(b, rate, true, GA);
 	disturbed = percentile(b, 990);
 	printf("  p99 next to a client that does not read: %.2f of the undisturbed; it lost %lld MADs, others none\n",
-	       (double)disturbed / (double)quiet, (long long)rig_dropped(b->r, "client_queue_full"));
+	       (double)disturbed / (double)quiet,
+	       (long long)rig_dropped(b->r, "client_queue_full"));
 	close(fd);
 	stop(b);
 }

@@ -14,11 +14,11 @@
 
 #include "mux/protocol.h"
 
-#define EXPORT __attribute__((visibility("default")))
+#define EXPORT	   __attribute__((visibility("default")))
 #define MAX_WINDOW 64
-#define KEPT_MADS 256 /* as many as the mux queues for a client */
-#define BUFFERED 32
-#define GSI_QPN 1
+#define KEPT_MADS  256 /* as many as the mux queues for a client */
+#define BUFFERED   32
+#define GSI_QPN	   1
 
 struct posted {
 	uint64_t cookie;
@@ -44,9 +44,11 @@ struct rmux {
 	struct rmux_mad mads[KEPT_MADS];
 };
 
-EXPORT int rmux_path(char buf[RMUX_PATH_MAX], const char *prefix, const char *device, unsigned int port)
+EXPORT int rmux_path(char buf[RMUX_PATH_MAX], const char *prefix, const char *device,
+		     unsigned int port)
 {
-	int n = snprintf(buf, RMUX_PATH_MAX, "%s-%s-%u", prefix ? prefix : MUX_DEFAULT_PREFIX, device, port);
+	int n = snprintf(buf, RMUX_PATH_MAX, "%s-%s-%u", prefix ? prefix : MUX_DEFAULT_PREFIX,
+			 device, port);
 
 	return n < 0 || n >= RMUX_PATH_MAX ? ENAMETOOLONG : 0;
 }
@@ -85,7 +87,8 @@ static void keep_mad(struct rmux *m, const struct mux_frame *f)
 	in->source.sl = f->umad.sl;
 	in->hop_limit = f->umad.hop_limit;
 	in->traffic_class = f->umad.traffic_class;
-	in->length = f->umad_len < 0 || f->umad_len > MUX_MAD_SIZE ? MUX_MAD_SIZE : (uint32_t)f->umad_len;
+	in->length = f->umad_len < 0 || f->umad_len > MUX_MAD_SIZE ? MUX_MAD_SIZE :
+								     (uint32_t)f->umad_len;
 	memcpy(in->mad, f->mad, RMUX_MAD_SIZE);
 	m->mad_tail++;
 }
@@ -279,8 +282,13 @@ EXPORT int rmux_query(struct rmux *m, struct rmux_status *status)
 		return err;
 	memcpy(&q, m->answer.mad, sizeof(q));
 	*status = (struct rmux_status){
-		.port_up = (int)q.port_up, .gids = q.gids, .sessions = q.sessions, .sent = q.tx_mads,
-		.received = q.rx_mads, .refused = q.tx_refused, .dropped = q.rx_dropped,
+		.port_up = (int)q.port_up,
+		.gids = q.gids,
+		.sessions = q.sessions,
+		.sent = q.tx_mads,
+		.received = q.rx_mads,
+		.refused = q.tx_refused,
+		.dropped = q.rx_dropped,
 	};
 	return 0;
 }
@@ -303,8 +311,8 @@ static int make_mad(struct mux_frame *f, const uint8_t *gid, const struct rmux_a
 	return 0;
 }
 
-EXPORT int rmux_send(struct rmux *m, const uint8_t gid[RMUX_GID_SIZE], const struct rmux_address *to,
-		     const void *mad, size_t length)
+EXPORT int rmux_send(struct rmux *m, const uint8_t gid[RMUX_GID_SIZE],
+		     const struct rmux_address *to, const void *mad, size_t length)
 {
 	struct mux_frame f;
 	int err = make_mad(&f, gid, to, mad, length);
@@ -312,8 +320,8 @@ EXPORT int rmux_send(struct rmux *m, const uint8_t gid[RMUX_GID_SIZE], const str
 	return err ? err : call(m, &f);
 }
 
-EXPORT int rmux_post(struct rmux *m, const uint8_t gid[RMUX_GID_SIZE], const struct rmux_address *to,
-		     const void *mad, size_t length, uint64_t cookie)
+EXPORT int rmux_post(struct rmux *m, const uint8_t gid[RMUX_GID_SIZE],
+		     const struct rmux_address *to, const void *mad, size_t length, uint64_t cookie)
 {
 	struct mux_frame f;
 	ssize_t n;

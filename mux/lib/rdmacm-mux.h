@@ -42,7 +42,8 @@ struct rmux;
 
 /* rmux_open() flags */
 #define RMUX_REREGISTER_OK 1u /* registering a GID twice is no error */
-#define RMUX_OWN_DESTINATION 2u /* addresses given to rmux_send() are meant, if the operator lets us */
+#define RMUX_OWN_DESTINATION \
+	2u /* addresses given to rmux_send() are meant, if the operator lets us */
 
 /* An address on the fabric. */
 struct rmux_address {

@@ -12,21 +12,22 @@
 
 #include <stdint.h>
 
-#define DOUBLE_ENV "UMAD_DOUBLE"
+#define DOUBLE_ENV	"UMAD_DOUBLE"
 #define DOUBLE_MAX_GIDS 64
 
 struct double_shm {
 	_Atomic int64_t clock_skew_ns; /* added to CLOCK_MONOTONIC in the daemon */
-	_Atomic uint32_t resolve_ms; /* how long a write to an unresolvable GID blocks */
+	_Atomic uint32_t resolve_ms;   /* how long a write to an unresolvable GID blocks */
 	_Atomic uint32_t n_unresolvable;
 	uint8_t unresolvable[DOUBLE_MAX_GIDS][16];
 	_Atomic uint32_t fault_errno; /* the next fault_count writes fail so */
 	_Atomic uint32_t fault_count;
-	_Atomic uint32_t bad_writes; /* writes that the kernel would refuse */
-	_Atomic uint32_t last_bad; /* with this errno */
-	_Atomic uint32_t blocked; /* writes that block now */
+	_Atomic uint32_t bad_writes;	 /* writes that the kernel would refuse */
+	_Atomic uint32_t last_bad;	 /* with this errno */
+	_Atomic uint32_t blocked;	 /* writes that block now */
 	_Atomic uint32_t opened, closed; /* umad files */
-	_Atomic uint64_t allocations; /* calls of malloc and its like; not counted under a sanitizer */
+	_Atomic uint64_t
+		allocations; /* calls of malloc and its like; not counted under a sanitizer */
 };
 
 enum double_op {
@@ -44,7 +45,7 @@ struct double_request {
 };
 
 struct double_reply {
-	int32_t error; /* positive errno */
+	int32_t error;	 /* positive errno */
 	uint32_t hi_tid; /* REGISTER: upper half of this agent's transaction ids */
 };
 

@@ -17,13 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_PORTS 8
-#define MAX_FILES 256
-#define MAX_GIDS 256
-#define FIRST_GIDS 16 /* entries a new port's table has */
-#define GID_SLOTS 8192
-#define MAX_AGENTS 32
-#define BUFFER (8 * 1024 * 1024)
+#define MAX_PORTS	8
+#define MAX_FILES	256
+#define MAX_GIDS	256
+#define FIRST_GIDS	16 /* entries a new port's table has */
+#define GID_SLOTS	8192
+#define MAX_AGENTS	32
+#define BUFFER		(8 * 1024 * 1024)
 #define CM_CLASS_WANTED 7
 #define SEND_METHOD_BIT (1u << 3)
 
@@ -85,11 +85,11 @@ struct fabric {
 	void *responder_ctx;
 };
 
-#define DIE(...)                                        \
-	do {                                            \
+#define DIE(...)                                         \
+	do {                                             \
 		fprintf(stderr, "fabric: " __VA_ARGS__); \
-		fprintf(stderr, "\n");                  \
-		abort();                                \
+		fprintf(stderr, "\n");                   \
+		abort();                                 \
 	} while (0)
 
 /* Queues ------------------------------------------------------------------------------------------- */
@@ -219,7 +219,8 @@ static unsigned int gid_slot(const uint8_t *gid)
 
 	memcpy(&a, gid, 8);
 	memcpy(&b, gid + 8, 8);
-	return (unsigned int)(((a ^ b * 0x9e3779b97f4a7c15ULL) * 0xd6e8feb86659fd93ULL) >> 40) % GID_SLOTS;
+	return (unsigned int)(((a ^ b * 0x9e3779b97f4a7c15ULL) * 0xd6e8feb86659fd93ULL) >> 40) %
+	       GID_SLOTS;
 }
 
 static void rehash(struct fabric *f)
@@ -272,14 +273,16 @@ static struct file *cm_file(struct fabric *f, unsigned int port, uint32_t *slot)
 
 static void want_write(struct fabric *f, struct file *fl)
 {
-	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT, .data.u64 = (uint64_t)(fl - f->files) << 1 };
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT,
+				  .data.u64 = (uint64_t)(fl - f->files) << 1 };
 
 	epoll_ctl(f->epoll_fd, EPOLL_CTL_MOD, fl->data, &ev);
 }
 
 static void give(struct fabric *f, struct file *fl, const void *data, size_t len)
 {
-	if (!fl->backlog.count && send(fl->data, data, len, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)len)
+	if (!fl->backlog.count &&
+	    send(fl->data, data, len, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)len)
 		return;
 	queue_push(&fl->backlog, data, len);
 	want_write(f, fl);
@@ -478,7 +481,7 @@ static void on_listen(struct fabric *f)
 }
 
 #define EV_LISTEN (UINT64_MAX - 1)
-#define EV_STOP UINT64_MAX
+#define EV_STOP	  UINT64_MAX
 
 static void *run(void *arg)
 {
@@ -635,8 +638,10 @@ void fabric_unplug(struct fabric *f, unsigned int port)
 
 	pthread_mutex_lock(&f->lock);
 	f->ports[port].present = false;
-	snprintf(path, sizeof(path), "rm -rf %s/sys/class/infiniband/%s %s/sys/class/infiniband_mad/umad%u "
-		 "%s/dev/infiniband/umad%u", f->dir, f->ports[port].device, f->dir, port, f->dir, port);
+	snprintf(path, sizeof(path),
+		 "rm -rf %s/sys/class/infiniband/%s %s/sys/class/infiniband_mad/umad%u "
+		 "%s/dev/infiniband/umad%u",
+		 f->dir, f->ports[port].device, f->dir, port, f->dir, port);
 	if (system(path))
 		DIE("%s", path);
 	for (unsigned int i = 0; i < MAX_FILES; i++) {

@@ -16,7 +16,7 @@
 #include "tests/mux/double.h"
 
 #define PKT_SIZE 320
-#define PKT_MAD 64
+#define PKT_MAD	 64
 
 struct fabric;
 

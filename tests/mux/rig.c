@@ -14,11 +14,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DIE(...)                                     \
-	do {                                         \
+#define DIE(...)                                      \
+	do {                                          \
 		fprintf(stderr, "rig: " __VA_ARGS__); \
-		fprintf(stderr, "\n");               \
-		abort();                             \
+		fprintf(stderr, "\n");                \
+		abort();                              \
 	} while (0)
 
 uint8_t GA[16], GB[16], GP[16], GQ[16], LA[16], LB[16];
@@ -227,7 +227,8 @@ json_t *rig_control(struct rig *r, const char *request)
 		n = recv(fd, buf + got, (1 << 20) - got, 0);
 		if (n <= 0) {
 			show_log(r);
-			DIE("control socket closed after %zu bytes of an answer to %s", got, request);
+			DIE("control socket closed after %zu bytes of an answer to %s", got,
+			    request);
 		}
 		got += (size_t)n;
 	}
@@ -256,7 +257,8 @@ json_int_t rig_dropped(struct rig *r, const char *reason)
 {
 	json_t *ans = rig_control(r, "{\"command\":\"stats\"}");
 	json_t *port = json_array_get(json_object_get(ans, "ports"), 0);
-	json_int_t n = json_integer_value(json_object_get(json_object_get(port, "dropped"), reason));
+	json_int_t n =
+		json_integer_value(json_object_get(json_object_get(port, "dropped"), reason));
 
 	json_decref(ans);
 	return n;
@@ -276,8 +278,8 @@ void rig_wait_dropped(struct rig *r, const char *reason, json_int_t at_least)
 {
 	for (unsigned int waited = 0; rig_dropped(r, reason) < at_least; waited += 10) {
 		if (waited > RIG_MS)
-			DIE("dropped %s stays %lld, below %lld", reason, (long long)rig_dropped(r, reason),
-			    (long long)at_least);
+			DIE("dropped %s stays %lld, below %lld", reason,
+			    (long long)rig_dropped(r, reason), (long long)at_least);
 		poll(NULL, 0, 10);
 	}
 }
@@ -303,7 +305,8 @@ static const char *hex(const uint8_t *p, char *text)
 	return text;
 }
 
-void rig_expect_write(struct rig *r, uint8_t *mad, unsigned int attr, const uint8_t *dst, unsigned int index)
+void rig_expect_write(struct rig *r, uint8_t *mad, unsigned int attr, const uint8_t *dst,
+		      unsigned int index)
 {
 	uint8_t pkt[PKT_SIZE];
 	char x[33], y[33];
@@ -314,7 +317,8 @@ void rig_expect_write(struct rig *r, uint8_t *mad, unsigned int attr, const uint
 	}
 	memcpy(mad, pkt + PKT_MAD, MAD);
 	if (((unsigned int)mad[M_ATTR] << 8 | mad[M_ATTR + 1]) != attr)
-		DIE("attribute 0x%02x%02x was written, not 0x%x", mad[M_ATTR], mad[M_ATTR + 1], attr);
+		DIE("attribute 0x%02x%02x was written, not 0x%x", mad[M_ATTR], mad[M_ATTR + 1],
+		    attr);
 	if (memcmp(pkt + 36, dst, 16) != 0)
 		DIE("destination %s, not %s", hex(pkt + 36, x), hex(dst, y));
 	if (host32(pkt + 8) || host32(pkt + 12))
@@ -343,7 +347,8 @@ void rig_inject(struct rig *r, const uint8_t *src, unsigned int index, const uin
 	fabric_inject(r->f, r->port, src, index, mad);
 }
 
-void rig_expect_mad(int fd, uint8_t *mad, unsigned int attr, const uint8_t *sgid, const uint8_t *from)
+void rig_expect_mad(int fd, uint8_t *mad, unsigned int attr, const uint8_t *sgid,
+		    const uint8_t *from)
 {
 	uint8_t frame[FRAME];
 	char x[33], y[33];
@@ -352,8 +357,8 @@ void rig_expect_mad(int fd, uint8_t *mad, unsigned int attr, const uint8_t *sgid
 		DIE("no MAD with attribute 0x%x came", attr);
 	if (host32(frame + F_TYPE) != T_REQ || host32(frame + F_OP) != OP_MAD ||
 	    host32(frame + F_LEN) != MAD || host32(frame + F_ERR))
-		DIE("type %u operation %u length %u error %u", host32(frame + F_TYPE), host32(frame + F_OP),
-		    host32(frame + F_LEN), host32(frame + F_ERR));
+		DIE("type %u operation %u length %u error %u", host32(frame + F_TYPE),
+		    host32(frame + F_OP), host32(frame + F_LEN), host32(frame + F_ERR));
 	memcpy(mad, frame + F_MAD, MAD);
 	if (((unsigned int)mad[M_ATTR] << 8 | mad[M_ATTR + 1]) != attr)
 		DIE("attribute 0x%02x%02x came, not 0x%x", mad[M_ATTR], mad[M_ATTR + 1], attr);

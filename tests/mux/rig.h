@@ -13,8 +13,9 @@
 #include "tests/mux/wire.h"
 
 #define RIG_MAX_OPTS 24
-#define RIG_MS 20000 /* how long to wait for what must come */
-#define RIG_QUIET_MS 60 /* how long to wait for what must not come, after a round trip proved the daemon idle */
+#define RIG_MS	     20000 /* how long to wait for what must come */
+#define RIG_QUIET_MS \
+	60 /* how long to wait for what must not come, after a round trip proved the daemon idle */
 
 struct rig {
 	char dir[64];
@@ -32,18 +33,18 @@ struct rig {
 	const char *pass_names;
 	unsigned int n_pass;
 	bool closed_std; /* start with descriptors 0 to 2 closed */
-	bool watchdog; /* ask for signs of life every 100 ms */
+	bool watchdog;	 /* ask for signs of life every 100 ms */
 };
 
 /* The names of the specification's test vectors. */
 extern uint8_t GA[16], GB[16], GP[16], GQ[16], LA[16], LB[16];
-#define CA_A 0x505400fffe00000aULL
-#define CA_B 0x505400fffe00000bULL
-#define CA_P 0x0002c90300000007ULL
-#define CA_Q 0x0002c90300000008ULL
-#define QPN_A 0x111
-#define QPN_B 0x222
-#define QPN_P 0x777
+#define CA_A	0x505400fffe00000aULL
+#define CA_B	0x505400fffe00000bULL
+#define CA_P	0x0002c90300000007ULL
+#define CA_Q	0x0002c90300000008ULL
+#define QPN_A	0x111
+#define QPN_B	0x222
+#define QPN_P	0x777
 #define SVC_TCP 0x0000000001061b58ULL
 #define SVC_UDP 0x0000000001111b58ULL
 
@@ -76,13 +77,15 @@ void rig_wait_dropped(struct rig *r, const char *reason, json_int_t at_least);
 bool rig_logged(struct rig *r, const char *text);
 
 /* W: the next MAD the daemon wrote, checked for what all have: dst, one GID index, QPN 1 and so on. */
-void rig_expect_write(struct rig *r, uint8_t *mad, unsigned int attr, const uint8_t *dst, unsigned int index);
+void rig_expect_write(struct rig *r, uint8_t *mad, unsigned int attr, const uint8_t *dst,
+		      unsigned int index);
 /* Nothing was written. Made sure of by a request and its answer on fd. */
 void rig_expect_no_write(struct rig *r, int fd);
 /* w: a MAD from src to the GID at index. */
 void rig_inject(struct rig *r, const uint8_t *src, unsigned int index, const uint8_t *mad);
 /* c: the next frame is an incoming MAD, with these GIDs. */
-void rig_expect_mad(int fd, uint8_t *mad, unsigned int attr, const uint8_t *sgid, const uint8_t *from);
+void rig_expect_mad(int fd, uint8_t *mad, unsigned int attr, const uint8_t *sgid,
+		    const uint8_t *from);
 void rig_expect_nothing(int fd);
 
 #endif

@@ -50,7 +50,9 @@ static int connect_as_child(struct rig *r, pid_t *pid)
 {
 	char control[CMSG_SPACE(sizeof(int))] = { 0 }, byte = 0;
 	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control,
 			      .msg_controllen = sizeof(control) };
 	struct cmsghdr *cmsg;
 	int sv[2], fd;
@@ -330,7 +332,9 @@ static void manager_collect(struct rig *r, struct manager *m)
 
 	for (;;) {
 		struct iovec iov = { text, sizeof(text) - 1 };
-		struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+		struct msghdr msg = { .msg_iov = &iov,
+				      .msg_iovlen = 1,
+				      .msg_control = control,
 				      .msg_controllen = sizeof(control) };
 		ssize_t n = recvmsg(r->notify_fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 		struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
@@ -523,8 +527,8 @@ static void s12_malformed(void **state)
 	static const struct {
 		unsigned int off, value;
 	} bad[] = {
-		{ 1, 0x03 }, { 1, 0x81 }, { 1, 0x04 }, { 2, 1 }, { 3, 1 }, { 0, 0x80 }, { 4, 1 }, { 5, 1 },
-		{ 17, 0x01 }, { 17, 0x0f }, { 17, 0x1d }, { 16, 1 },
+		{ 1, 0x03 }, { 1, 0x81 }, { 1, 0x04 },	{ 2, 1 },     { 3, 1 },	    { 0, 0x80 },
+		{ 4, 1 },    { 5, 1 },	  { 17, 0x01 }, { 17, 0x0f }, { 17, 0x1d }, { 16, 1 },
 	};
 	static const int32_t lengths[] = { -1, 0, 24, 35, 257, 2147483647, -2147483647 - 1 };
 	struct rig *r = *state;
@@ -659,7 +663,9 @@ static unsigned long cpu_ticks(pid_t pid)
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	f = fopen(path, "re");
 	assert_non_null(f);
-	assert_int_equal(fscanf(f, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &sys), 2);
+	assert_int_equal(fscanf(f, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+				&user, &sys),
+			 2);
 	fclose(f);
 	return user + sys;
 }
@@ -783,7 +789,7 @@ static void s12_sigterm(void **state)
 	close(a);
 }
 
-#define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define T(fn)	   cmocka_unit_test_setup_teardown(fn, setup, teardown)
 #define T2(fn, up) cmocka_unit_test_setup_teardown(fn, up, teardown)
 
 int main(void)

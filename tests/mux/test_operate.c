@@ -94,8 +94,9 @@ static void control(void **state)
 	out = muxctl(r, "stats", &status);
 	assert_non_null(strstr(out, "REQ"));
 	out = muxctl(r, "metrics", &status);
-	assert_non_null(strstr(out, "rdmacm_mux_messages_total{device=\"fab0\",port=\"1\",direction=\"tx\","
-			       "message=\"REQ\"} 1\n"));
+	assert_non_null(
+		strstr(out, "rdmacm_mux_messages_total{device=\"fab0\",port=\"1\",direction=\"tx\","
+			    "message=\"REQ\"} 1\n"));
 	/* Drained: what is there goes on, nothing new comes in. */
 	muxctl(r, "drain", &status);
 	assert_int_equal(status, 0);
@@ -199,13 +200,15 @@ static void metrics_http(void **state)
 		wire_send(fd, get, 5);
 		poll(NULL, 0, 10);
 		wire_send(fd, get + 5, strlen(get) - 5);
-		for (got = 0; (n = recv(fd, buf + got, sizeof(buf) - 1 - got, 0)) > 0; got += (size_t)n)
+		for (got = 0; (n = recv(fd, buf + got, sizeof(buf) - 1 - got, 0)) > 0;
+		     got += (size_t)n)
 			;
 		buf[got] = '\0';
 		close(fd);
 		if (i == 0) {
 			assert_non_null(strstr(buf, "200 OK"));
-			assert_non_null(strstr(buf, "\nrdmacm_mux_port_up{device=\"fab0\",port=\"1\"} 1\n"));
+			assert_non_null(strstr(
+				buf, "\nrdmacm_mux_port_up{device=\"fab0\",port=\"1\"} 1\n"));
 		} else {
 			assert_non_null(strstr(buf, "404"));
 		}
@@ -230,7 +233,8 @@ static int setup_rules(void **state)
 	snprintf(text, sizeof(text),
 		 "[port fab0/1]\nlisten = %s\nlisten = %s/vm1\nmode = 0600\n"
 		 "[rule vm1]\nlisten = %s/vm1\ngids = 10.0.0.2, fe80::/64\nmax_gids = 2\n"
-		 "[rule rest]\ngids = 10.0.0.1\n", r->socket, r->dir, r->dir);
+		 "[rule rest]\ngids = 10.0.0.1\n",
+		 r->socket, r->dir, r->dir);
 	write_file(path, text);
 	rig_option(r, "-c");
 	r->opts[r->n_opts++] = strdup(path);
@@ -259,8 +263,10 @@ static void rules(void **state)
 	muxctl(r, "reload", &status);
 	assert_int_not_equal(status, 0);
 	assert_int_equal(wire_reg(b, LB), 3);
-	snprintf(text, sizeof(text), "[port fab0/1]\nlisten = %s\nlisten = %s/vm1\n"
-		 "[rule vm1]\nlisten = %s/vm1\n[rule rest]\naction = deny\n", r->socket, r->dir, r->dir);
+	snprintf(text, sizeof(text),
+		 "[port fab0/1]\nlisten = %s\nlisten = %s/vm1\n"
+		 "[rule vm1]\nlisten = %s/vm1\n[rule rest]\naction = deny\n",
+		 r->socket, r->dir, r->dir);
 	write_file(path, text);
 	muxctl(r, "reload", &status);
 	assert_int_equal(status, 0);
@@ -651,7 +657,7 @@ static void no_allocation(void **state)
 	close(a);
 }
 
-#define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define T(fn)	   cmocka_unit_test_setup_teardown(fn, setup, teardown)
 #define T2(fn, up) cmocka_unit_test_setup_teardown(fn, up, teardown)
 
 int main(void)

@@ -379,7 +379,8 @@ static void s5_rej_without_id(void **state)
 }
 
 /* Both ends here, with whatever addresses: a whole connection from a's side. */
-static void local_connection(struct rig *r, int a, int b, const uint8_t *ga, const uint8_t *gb, bool hairpin)
+static void local_connection(struct rig *r, int a, int b, const uint8_t *ga, const uint8_t *gb,
+			     bool hairpin)
 {
 	uint8_t mad[MAD], in[MAD], frame[FRAME];
 	uint32_t va, vb;

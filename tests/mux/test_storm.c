@@ -25,14 +25,21 @@
 
 #include "tests/mux/rig.h"
 
-#define CLIENTS 16
-#define CONNS 900
-#define TAG_OFF 208
+#define CLIENTS	  16
+#define CONNS	  900
+#define TAG_OFF	  208
 #define RESEND_MS 1000
-#define STORM_MS 100000
+#define STORM_MS  100000
 
 /* One end of a connection, as a communication manager keeps it. */
-enum end_state { IDLE, REQ_OUT, REP_OUT, OPEN, DREQ_OUT, CLOSED };
+enum end_state {
+	IDLE,
+	REQ_OUT,
+	REP_OUT,
+	OPEN,
+	DREQ_OUT,
+	CLOSED
+};
 
 struct end {
 	enum end_state state;
@@ -54,7 +61,7 @@ struct storm_client {
 	uint8_t gid[16], peer[16];
 	struct end ends[CONNS];
 	struct out *head, **tail; /* requests not yet sent */
-	bool waiting; /* for an answer */
+	bool waiting;		  /* for an answer */
 	size_t got;
 	uint8_t in[FRAME];
 	unsigned int closed, refused, opened;
@@ -236,7 +243,8 @@ static void run_until(struct storm_client *cs, unsigned int n, size_t counter, u
 		for (unsigned int i = 0; i < n; i++) {
 			if (fds[i].revents)
 				on_readable(&cs[i], now);
-			if (*(unsigned int *)((char *)&cs[i] + counter) < count || cs[i].head || cs[i].waiting)
+			if (*(unsigned int *)((char *)&cs[i] + counter) < count || cs[i].head ||
+			    cs[i].waiting)
 				all = false;
 		}
 		if (now < next_scan)
@@ -299,8 +307,9 @@ static void storm(void **state)
 		refused += cs[i].refused;
 		close(cs[i].fd);
 	}
-	print_message("%u connections opened and closed, %u requests and replies sent, %u refused for rate\n",
-		      CLIENTS * CONNS, tries, refused);
+	print_message(
+		"%u connections opened and closed, %u requests and replies sent, %u refused for rate\n",
+		CLIENTS * CONNS, tries, refused);
 	{
 		json_t *ans = rig_control(r, "{\"command\":\"stats\"}");
 		char *text = json_dumps(ans, JSON_COMPACT);

@@ -203,7 +203,8 @@ static void s9_stops_reading(void **state)
 			wire_send(b, frame, FRAME);
 			do {
 				assert_true(wire_recv(b, frame, RIG_MS, NULL));
-				if (host32(frame + F_OP) == OP_MAD && host32(frame + F_TYPE) == T_REQ) {
+				if (host32(frame + F_OP) == OP_MAD &&
+				    host32(frame + F_TYPE) == T_REQ) {
 					last = be32(frame + F_MAD + M_LOCAL);
 					got++;
 				}
@@ -524,8 +525,8 @@ static void s10_interleavings(void **state)
 		poll(&p, 1, 10);
 		qemu_async(&q);
 	}
-	print_message("%u MADs, %u of them taken for an answer first, %u frames skipped\n", sent, q.swallowed,
-		      q.skipped);
+	print_message("%u MADs, %u of them taken for an answer first, %u frames skipped\n", sent,
+		      q.swallowed, q.skipped);
 	assert_int_equal(q.n_incoming, sent);
 	for (unsigned int i = 0; i < sent; i++)
 		assert_int_equal(q.incoming[i], i + 1);
@@ -536,7 +537,7 @@ static void s10_interleavings(void **state)
 	close(q.fd);
 }
 
-#define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define T(fn)	   cmocka_unit_test_setup_teardown(fn, setup, teardown)
 #define T2(fn, up) cmocka_unit_test_setup_teardown(fn, up, teardown)
 
 int main(void)
@@ -545,7 +546,8 @@ int main(void)
 		T(s8_pieces),
 		T2(s8_last_words, setup_fast),
 		T(s8_neighbours),
-		{ "s8_closed_standard_descriptors", s8_neighbours, setup_closed_std, teardown, NULL },
+		{ "s8_closed_standard_descriptors", s8_neighbours, setup_closed_std, teardown,
+		  NULL },
 		T(s9_stops_reading),
 		T(s9_stalled_is_closed),
 		T2(s9_flood, setup_slow_rate),

@@ -47,7 +47,8 @@ static void cm_fields(void **state)
 	assert_false(cm_valid(mad));
 	assert_string_equal(cm_name(CM_SIDR_REP), "SIDR_REP");
 	assert_string_equal(cm_name(0x1d), "?");
-	assert_true(cm_has_remote_id(CM_MRA) && !cm_has_remote_id(CM_REQ) && !cm_has_remote_id(CM_SIDR_REP));
+	assert_true(cm_has_remote_id(CM_MRA) && !cm_has_remote_id(CM_REQ) &&
+		    !cm_has_remote_id(CM_SIDR_REP));
 }
 
 static void cm_addresses(void **state)
@@ -104,7 +105,8 @@ static void gid_networks(void **state)
 	assert_int_not_equal(gid_net_parse("fe80::/", &net), 0);
 	assert_int_not_equal(gid_net_parse("fe80::/-1", &net), 0);
 	assert_int_not_equal(gid_net_parse("10.0.0", &net), 0);
-	assert_int_not_equal(gid_net_parse("1111:2222:3333:4444:5555:6666:7777:8888:9999:aaaa:bbbb", &net), 0);
+	assert_int_not_equal(
+		gid_net_parse("1111:2222:3333:4444:5555:6666:7777:8888:9999:aaaa:bbbb", &net), 0);
 	gid_parse("239.1.1.1", g);
 	assert_true(gid_is_multicast(g));
 	gid_parse("127.1.1.1", g);
@@ -163,8 +165,9 @@ static void session_model(void **state)
 
 			s = session_create(t, &owners[o], &rec, step);
 			assert_true(session_is(s));
-			m[k] = (struct model){ .used = true, .owner = o, .s = s,
-					       .vid = session_rec(t, s)->vid };
+			m[k] = (struct model){
+				.used = true, .owner = o, .s = s, .vid = session_rec(t, s)->vid
+			};
 			assert_true(m[k].vid >> 24 != 0 && m[k].vid != UINT32_MAX);
 			live++;
 		} else if (step % 4 == 0) {
@@ -197,7 +200,8 @@ static void session_model(void **state)
 			continue;
 		assert_int_equal(session_by_vid(t, m[k].vid), m[k].s);
 		if (m[k].linked)
-			assert_int_equal(session_by_local(t, &owners[m[k].owner], CLASS_CONN, m[k].local),
+			assert_int_equal(session_by_local(t, &owners[m[k].owner], CLASS_CONN,
+							  m[k].local),
 					 m[k].s);
 	}
 	assert_int_equal(owners[0].count + owners[1].count + owners[2].count, live);
@@ -249,7 +253,9 @@ static void session_restart(void **state)
 	static const uint32_t durations[T_COUNT] = { 100, 100, 100, 100, 100, 100, 100 };
 	struct session_head head = { 0 };
 	struct session_rec recs[8] = { 0 };
-	struct session_rec rec = { .state = S_REP_SENT, .flags = SF_PEER, .peer_id = 7, .req_tid = 9 };
+	struct session_rec rec = {
+		.state = S_REP_SENT, .flags = SF_PEER, .peer_id = 7, .req_tid = 9
+	};
 	struct session_table *t = session_table_new(&head, recs, 8, true, durations);
 	struct session_owner o, other;
 	uint32_t a, b, c, vid, broken;
@@ -301,11 +307,13 @@ static void config_rules(void **state)
 	int status;
 
 	(void)state;
-	cfg = from_file("[mux]\nmax_gids = 8\ndeny = 10.0.0.1\nca_guid = replace\n"
-			"[port mlx5_0/2]\nlisten = default\nmode = 0600\nlisten = /run/vm1.sock\n"
-			"[rule vm1]\nlisten = /run/vm1.sock\nuid = 107\ngids = 10.0.0.0/24, fe80::/64\n"
-			"max_sessions = 100\n[rule nobody]\nuid = 65534\naction = deny\n"
-			"[rule rest]\ngid = 36\nmad_rate = 10/20\n", &status);
+	cfg = from_file(
+		"[mux]\nmax_gids = 8\ndeny = 10.0.0.1\nca_guid = replace\n"
+		"[port mlx5_0/2]\nlisten = default\nmode = 0600\nlisten = /run/vm1.sock\n"
+		"[rule vm1]\nlisten = /run/vm1.sock\nuid = 107\ngids = 10.0.0.0/24, fe80::/64\n"
+		"max_sessions = 100\n[rule nobody]\nuid = 65534\naction = deny\n"
+		"[rule rest]\ngid = 36\nmad_rate = 10/20\n",
+		&status);
 	assert_non_null(cfg);
 	assert_int_equal(cfg->n_ports, 1);
 	assert_string_equal(cfg->ports[0].device, "mlx5_0");
@@ -362,14 +370,10 @@ static void config_errors(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cm_fields),
-		cmocka_unit_test(cm_addresses),
-		cmocka_unit_test(gid_networks),
-		cmocka_unit_test(tokens),
-		cmocka_unit_test(session_model),
-		cmocka_unit_test(session_timers),
-		cmocka_unit_test(session_restart),
-		cmocka_unit_test(config_rules),
+		cmocka_unit_test(cm_fields),	   cmocka_unit_test(cm_addresses),
+		cmocka_unit_test(gid_networks),	   cmocka_unit_test(tokens),
+		cmocka_unit_test(session_model),   cmocka_unit_test(session_timers),
+		cmocka_unit_test(session_restart), cmocka_unit_test(config_rules),
 		cmocka_unit_test(config_errors),
 	};
 

@@ -13,11 +13,11 @@
 
 #define ANSWER_MS 20000
 
-#define DIE(...)                                       \
-	do {                                           \
+#define DIE(...)                                         \
+	do {                                             \
 		fprintf(stderr, "client: " __VA_ARGS__); \
-		fprintf(stderr, "\n");                 \
-		abort();                               \
+		fprintf(stderr, "\n");                   \
+		abort();                                 \
 	} while (0)
 
 uint32_t be32(const uint8_t *p)
@@ -126,7 +126,8 @@ void mad_pair(uint8_t *mad, unsigned int attr, uint32_t local, uint32_t remote, 
 		mad[i] = (uint8_t)(i * 3);
 }
 
-void mad_rep(uint8_t *mad, uint32_t local, uint32_t remote, uint64_t tid, uint64_t ca_guid, uint32_t qpn)
+void mad_rep(uint8_t *mad, uint32_t local, uint32_t remote, uint64_t tid, uint64_t ca_guid,
+	     uint32_t qpn)
 {
 	mad_pair(mad, REP, local, remote, tid);
 	put_be24(mad + 36, qpn);

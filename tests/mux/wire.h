@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define FRAME 360
-#define MAD 256
+#define MAD   256
 
 enum {
 	F_TYPE = 0,
@@ -39,9 +39,30 @@ enum {
 	M_REMOTE = 28,
 };
 
-enum { REQ = 0x10, MRA, REJ, REP, RTU, DREQ, DREP, SIDR_REQ, SIDR_REP, LAP, APR, SAP, SPR };
-enum { T_REQ, T_RESP };
-enum { OP_REG, OP_UNREG, OP_MAD };
+enum {
+	REQ = 0x10,
+	MRA,
+	REJ,
+	REP,
+	RTU,
+	DREQ,
+	DREP,
+	SIDR_REQ,
+	SIDR_REP,
+	LAP,
+	APR,
+	SAP,
+	SPR
+};
+enum {
+	T_REQ,
+	T_RESP
+};
+enum {
+	OP_REG,
+	OP_UNREG,
+	OP_MAD
+};
 
 uint32_t be32(const uint8_t *p);
 uint64_t be64(const uint8_t *p);
@@ -61,7 +82,8 @@ void mad_header(uint8_t *mad, unsigned int attr, uint64_t tid);
 void mad_req(uint8_t *mad, uint32_t local, uint64_t tid, const uint8_t *src, const uint8_t *dst,
 	     uint64_t ca_guid, uint32_t qpn, uint64_t service);
 void mad_pair(uint8_t *mad, unsigned int attr, uint32_t local, uint32_t remote, uint64_t tid);
-void mad_rep(uint8_t *mad, uint32_t local, uint32_t remote, uint64_t tid, uint64_t ca_guid, uint32_t qpn);
+void mad_rep(uint8_t *mad, uint32_t local, uint32_t remote, uint64_t tid, uint64_t ca_guid,
+	     uint32_t qpn);
 void mad_rej(uint8_t *mad, uint32_t local, uint32_t remote, uint64_t tid, unsigned int message,
 	     unsigned int reason);
 void mad_sidr_req(uint8_t *mad, uint32_t id, uint64_t tid, uint64_t service);
