@@ -34,7 +34,7 @@ struct engine_cq {
 	bool scan;
 	struct engine_cq *prev, *next;
 	uint32_t idle_polls;		/* empty inline polls in a row; written by pollers, a hint */
-	uint64_t last_try;
+	uint64_t last_try, idle_since;
 	int (*start_poll)(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr);
 	int (*next_poll)(struct ibv_cq_ex *cq);
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Doorbells to the core, connections to their turn, and progress made by a program that polls. */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include "adapter/process/engine/engine_internal.h"
@@ -14,6 +15,7 @@ enum {
 
 #define CLAIM_NS	25000ull	/* a poller that has not come back for so long has left */
 #define IDLE_GAP_NS	700ull
+#define YIELD_NS	15000ull	/* a poller that waits so long offers its CPU */
 #define OTHERS_NS	20000ull	/* how often a poller serves what is not his own */
 
 static struct engine_qp *qps;
@@ -298,6 +300,13 @@ bool engine_poll_inline(struct engine_cq *ecq)
 		ecq->idle_polls++;
 	}
 	ecq->last_try = now;
+	if (!ecq->idle_since || ecq->idle_polls <= 1) {
+		ecq->idle_since = now;
+	} else if (now - ecq->idle_since > YIELD_NS) {
+		/* the peer, or what it waits for, may need this CPU; costs little when nobody does */
+		ecq->idle_since = now;
+		sched_yield();
+	}
 	if (!engine_trylock())
 		return false;
 	claim(now);
