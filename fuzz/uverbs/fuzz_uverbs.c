@@ -3,7 +3,7 @@
  * Commands to /dev/infiniband/uverbs0 from arbitrary bytes, by write() and by ioctl.
  *
  * The input is a list of records: {u8 what, u8 length, bytes}.  A command names memory; a 64-bit word of the form
- * POINTER | kind | offset (see patch()) becomes the address of harness memory, everything else
+ * POINTER | offset (see patch()) becomes the address of harness memory, everything else
  * stays as it is and is a bad address or a plain number.  Queue rings lie in memory of their own, so
  * whatever is created runs on real memory.
  */
@@ -17,9 +17,11 @@
 #include <unistd.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
-#define VERBS_IOCTL  0xC0181B01u
-#define POINTER	     0x5a00000000000000ull
-#define POINTER_MASK 0xff00000000000000ull
+#define VERBS_IOCTL   0xC0181B01u
+#define POINTER	      0x5a00000000000000ull
+#define POINTER_MASK  0xff00000000000000ull
+#define LOWEST_MAPPED 0x100000ull
+#define USER_MAX      0x00007fffffffffffull
 
 enum {
 	AREA_SIZE = 1 << 20,
@@ -35,7 +37,11 @@ static unsigned char *area;
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Words that ask for it become addresses in the area: the low 20 bits are the offset. */
+/*
+ * Words that ask for it become addresses in the area: the low 20 bits are the offset.  Others that could by chance be valid
+ * addresses are spoilt: a command writes its answer where it is told to, and the fuzzer picks up addresses
+ * from comparisons it watches.
+ */
 static void patch(unsigned char *bytes, size_t len)
 {
 	uint64_t word;
@@ -43,9 +49,10 @@ static void patch(unsigned char *bytes, size_t len)
 
 	for (i = 0; i + sizeof(word) <= len; i += sizeof(word)) {
 		memcpy(&word, bytes + i, sizeof(word));
-		if ((word & POINTER_MASK) != POINTER)
-			continue;
-		word = (uintptr_t)area + (word & (AREA_SIZE - 1));
+		if ((word & POINTER_MASK) == POINTER)
+			word = (uintptr_t)area + (word & (AREA_SIZE - 1));
+		else if (word >= LOWEST_MAPPED && word <= USER_MAX)
+			word |= ~USER_MAX;
 		memcpy(bytes + i, &word, sizeof(word));
 	}
 }
