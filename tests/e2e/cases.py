@@ -312,6 +312,23 @@ def rstream(here, program, *options, check=None, server_options=None, timeout=60
          check or holds(r"[\d.]+[kmg]?\s+[\d.]+s\s+[\d.]+\s+[\d.]+"), timeout=timeout)
 
 
+def rstream_async(here):
+    """
+    With -T a each receive is preceded by a poll for which POLLHUP is an error.  The server ends as soon as
+    it has sent the last bytes, so the hang-up may come together with them: status 16, POLLHUP.
+    """
+    options = ["-p", "PORT", "-T", "a", "-T", "v", "-S", "1000", "-C", "20", "-I", "10"]
+    try:
+        pair(here, ["rstream", "-b", "ADDR", *options], ["rstream", "-s", "ADDR", *options],
+             holds(r"[\d.]+[kmg]?\s+[\d.]+s\s+[\d.]+\s+[\d.]+"))
+    except Stop as reason:
+        server, client = Program.all[-2:]
+        if client.process.returncode != 16 or server.wait(5) != 0 or "custom" not in server.text():
+            raise reason
+        return "the server's hang-up came with its last bytes"
+    return None
+
+
 def rcopy(here, size):
     check_site(here)
     port = PORTS.take()
@@ -522,20 +539,20 @@ def full(here):
         Case(f"ucmatose -S 100000 {tag}", ucmatose, here, "-C", "50", "-S", "100000"),
         Case(f"ucmatose -t 8 -f ip {tag}", ucmatose, here, "-C", "5", "-t", "8", "-f", "ip"),
         Case(f"cmtime -c 1000 {tag}", cmtime, here, 1000),
-        Case(f"rstream default sizes {tag}", rstream, here, "rstream", timeout=180),
+        *(Case(f"rstream -S {size} {tag}", rstream, here, "rstream", "-T", "v", "-S", size, "-C", count,
+               "-I", "5") for size, count in ((1, 500), (64, 500), (4096, 200), (65536, 50),
+                                              (1048576, 5), (6000000, 2))),
         Case(f"rstream -T b {tag}", rstream, here, "rstream", "-T", "b", "-T", "v", "-S", "65536",
              "-C", "20", "-I", "5"),
         Case(f"rstream -T n {tag}", rstream, here, "rstream", "-T", "n", "-T", "v", "-S", "1000",
              "-C", "20", "-I", "10"),
-        Case(f"rstream -T a {tag}", rstream, here, "rstream", "-T", "a", "-T", "v", "-S", "1000",
-             "-C", "20", "-I", "10"),
+        Case(f"rstream -T a {tag}", rstream_async, here),
         Case(f"rstream -T r {tag}", rstream, here, "rstream", "-T", "r", "-T", "v", "-S", "1000",
              "-C", "20", "-I", "10", server_options=("-T", "v", "-S", "1000", "-C", "20", "-I", "10")),
         Case(f"rstream -B -i {tag}", rstream, here, "rstream", "-B", "16384", "-i", "64", "-T", "v",
              "-S", "5000", "-C", "20", "-I", "10"),
-        Case(f"rstream -S 1000000 {tag}", rstream, here, "rstream", "-T", "v", "-S", "1000000",
-             "-C", "5", "-I", "5"),
-        Case(f"riostream default sizes {tag}", rstream, here, "riostream", timeout=180),
+        *(Case(f"riostream -S {size} {tag}", rstream, here, "riostream", "-T", "v", "-S", size, "-I",
+               count) for size, count in ((64, 500), (65536, 100), (1048576, 10))),
         Case(f"riostream -T n {tag}", rstream, here, "riostream", "-T", "n", "-T", "v", "-S", "4096",
              "-I", "50"),
         Case(f"rcopy 40 MB {tag}", rcopy, here, 40_000_003),
