@@ -20,7 +20,7 @@
 #define VERBS_IOCTL   0xC0181B01u
 #define POINTER	      0x5a00000000000000ull
 #define POINTER_MASK  0xff00000000000000ull
-#define LOWEST_MAPPED 0x100000ull
+#define LOWEST_MAPPED 0x100000000000ull /* below lie only words of lengths and numbers */
 #define USER_MAX      0x00007fffffffffffull
 
 enum {
