@@ -301,6 +301,11 @@ struct ea_link {
 struct ea_conn_attr {
 	uint8_t ord; /* RDMA READs and atomics we may have outstanding (peer's IRD), 0..128 */
 	uint8_t ird; /* the peer's that we accept, 0..128 */
+	/*
+	 * Both ends are such devices and have agreed that a Write or Send completes when the peer says that it
+	 * has had its effect, as on a RoCE RC QP; else (RFC 5040) when the transport has taken its bytes.
+	 */
+	bool acks;
 };
 
 /*

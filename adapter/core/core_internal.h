@@ -186,7 +186,6 @@ struct ea_irq_entry {
 enum {
 	EA_ORQ_SIZE = EA_MAX_ORD,
 	EA_IRQ_SIZE = EA_MAX_IRD,
-	EA_QNS = 4, /* untagged queues: Send, READ, Terminate, atomic response */
 };
 
 struct ea_sq {
@@ -202,6 +201,11 @@ struct ea_sq {
 	uint16_t imm_index; /* of that WQE */
 	uint32_t imm;
 	uint32_t busy; /* messages the link has not finished */
+	/* connections with acknowledgements */
+	uint16_t ack_next;  /* oldest WQE that may wait for one */
+	bool ack_half;	    /* of which the first message, a write, has it */
+	uint32_t ack_count; /* messages acknowledged */
+	uint32_t ack_sent;  /* messages handed out that want it */
 };
 
 struct ea_rq {
@@ -226,14 +230,17 @@ struct ea_qp {
 	bool stopping; /* the link is being told of the end */
 	uint8_t ord, ird;
 	bool tx_turn; /* the send queue is next when both have work */
+	bool acks;    /* agreed: see struct ea_conn_attr */
+	uint32_t rx_count; /* messages of the peer that want an acknowledgement */
+	uint32_t rx_acked; /* of which it was told */
 	/* READs and atomics of ours: head..tail */
 	uint8_t orq_head, orq_tail;
 	/* of the peer: head (oldest not finished), next (to hand out), tail */
 	uint8_t irq_head, irq_next, irq_tail;
 	struct ea_sq sq;
 	struct ea_rq rq;
-	uint32_t tx_msn[EA_QNS]; /* of the next message */
-	uint32_t rx_msn[EA_QNS]; /* expected */
+	uint32_t tx_msn[EA_NR_QN]; /* of the next message */
+	uint32_t rx_msn[EA_NR_QN]; /* expected */
 	uint32_t rx_mo;		 /* of the Send under way */
 	uint8_t rx_op;		 /* of the Send under way */
 	bool rx_more;		 /* a Send is under way */
@@ -301,6 +308,7 @@ void ea_qp_stop(struct ea_qp *qp, const struct ea_stop *stop);
 struct ea_tx_msg;
 int ea_sq_next(struct ea_qp *qp, struct ea_tx_msg *msg);
 void ea_sq_done(struct ea_qp *qp, uint16_t index); /* this WQE has had its effect */
+void ea_sq_retire(struct ea_qp *qp); /* complete what is done, in order */
 int ea_sq_payload(struct ea_qp *qp, uint16_t index, uint32_t off, uint32_t len, struct iovec *iov,
 		  int max, uint32_t *covered);
 void ea_sq_kick(struct ea_qp *qp); /* what a stalled WQE waited for may be there */
@@ -309,6 +317,36 @@ static inline bool ea_sq_outstanding(const struct ea_sq *sq, uint16_t index)
 {
 	return (uint16_t)(index - sq->ci) < (uint16_t)(sq->next - sq->ci);
 }
+
+/* ack.c */
+
+/* The message is one that the peer acknowledges. */
+static inline bool ea_ack_wanted(uint8_t opcode)
+{
+	return opcode == EA_RDMAP_WRITE || ea_rdmap_is_send(opcode) || opcode == EA_RDMAP_IMM ||
+	       opcode == EA_RDMAP_IMM_SE;
+}
+
+static inline bool ea_ack_due(const struct ea_qp *qp)
+{
+	return qp->rx_count != qp->rx_acked;
+}
+
+/* A message of the peer has had its effect. */
+static inline void ea_ack_owe(struct ea_qp *qp)
+{
+	if (ea_likely(!qp->acks))
+		return;
+	qp->rx_count++;
+	if (qp->link)
+		qp->link->ops->tx_ready(qp->link);
+}
+
+void ea_ack_next(struct ea_qp *qp, struct ea_tx_msg *msg);
+int ea_ack_received(struct ea_qp *qp, const struct ea_rx_seg *seg, const void *payload);
+
+/* The peer stopped at the WQE at @index: those before it have had their effect. */
+void ea_ack_until(struct ea_qp *qp, uint16_t index);
 
 /* rq.c */
 struct ea_rq_end {
@@ -376,6 +414,7 @@ enum ea_tx_kind {
 	EA_TX_READ_RESP, /* slot: place in the IRQ */
 	EA_TX_ATOMIC_RESP,
 	EA_TX_TERMINATE,
+	EA_TX_ACK,
 };
 
 static inline void ea_tx_tagged(struct ea_tx_msg *msg, uint8_t opcode, uint32_t stag, uint64_t to,

@@ -129,7 +129,13 @@ static void stream_init(struct ea_qp *qp)
 	qp->sq.busy = 0;
 	qp->rq.held = false;
 	qp->rq.open = false;
-	for (i = 0; i < EA_QNS; i++) {
+	qp->sq.ack_next = qp->sq.next;
+	qp->sq.ack_half = false;
+	qp->sq.ack_count = 0;
+	qp->sq.ack_sent = 0;
+	qp->rx_count = 0;
+	qp->rx_acked = 0;
+	for (i = 0; i < EA_NR_QN; i++) {
 		qp->tx_msn[i] = EA_DDP_FIRST_MSN;
 		qp->rx_msn[i] = EA_DDP_FIRST_MSN;
 	}
@@ -240,6 +246,7 @@ int ea_qp_connect(struct ea_dev *dev, uint32_t qpn, struct ea_link *link,
 	stream_init(qp);
 	qp->ord = attr->ord;
 	qp->ird = attr->ird;
+	qp->acks = attr->acks;
 	qp->link = link;
 	link->qp = qp;
 	qp->state = EA_QP_RTS;

@@ -159,6 +159,10 @@ int ea_rx_begin(struct ea_qp *qp, const struct ea_rx_seg *seg)
 		return begin_ctrl(qp, seg, EA_QN_READ_REQ, EA_ATOMIC_REQ_LEN, EA_ATOMIC_REQ_LEN);
 	case EA_RDMAP_ATOMIC_RESP:
 		return begin_atomic_resp(qp, seg);
+	case EA_RDMAP_ACK:
+		if (!qp->acks)
+			return ea_term_peer(qp, EA_TERM_OPCODE, seg, NULL);
+		return begin_ctrl(qp, seg, EA_QN_ACK, EA_ACK_LEN, EA_ACK_LEN);
 	default:
 		return begin_send(qp, seg);
 	}
@@ -228,6 +232,7 @@ static void end_write(struct ea_qp *qp, const struct ea_rx_seg *seg)
 	qp->last_write_len = qp->write_len;
 	qp->write_len = 0;
 	qp->dev->stats.rx_msgs++;
+	ea_ack_owe(qp);
 }
 
 static void end_read_resp(struct ea_qp *qp, const struct ea_rx_seg *seg)
@@ -265,6 +270,7 @@ static int end_send(struct ea_qp *qp, const struct ea_rx_seg *seg)
 	qp->rx_msn[EA_QN_SEND]++;
 	qp->dev->stats.rx_msgs++;
 	ea_rq_complete(qp, &end);
+	ea_ack_owe(qp);
 	return 0;
 }
 
@@ -299,6 +305,7 @@ static int rx_imm(struct ea_qp *qp, const struct ea_rx_seg *seg, const void *pay
 	qp->last_write_len = 0;
 	qp->rx_msn[EA_QN_SEND]++;
 	ea_rq_complete(qp, &end);
+	ea_ack_owe(qp);
 	return 0;
 }
 
@@ -347,6 +354,8 @@ int ea_rx_ctrl(struct ea_qp *qp, const struct ea_rx_seg *seg, const void *payloa
 		return rx_imm(qp, seg, payload);
 	case EA_RDMAP_ATOMIC_RESP:
 		return rx_atomic_resp(qp, seg, payload);
+	case EA_RDMAP_ACK:
+		return ea_ack_received(qp, seg, payload);
 	default:
 		ea_term_received(qp, seg, payload);
 		return ESHUTDOWN;

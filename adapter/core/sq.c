@@ -56,7 +56,7 @@ void ea_db_sq(struct ea_dev *dev, uint64_t value)
 
 /* ------------------------------------------------------------------ completion */
 
-static void sq_retire(struct ea_qp *qp)
+void ea_sq_retire(struct ea_qp *qp)
 {
 	struct ea_sq *sq = &qp->sq;
 	struct ea_cqe cqe;
@@ -66,6 +66,8 @@ static void sq_retire(struct ea_qp *qp)
 		rec = &sq->rec[sq->ci & sq->ring.mask];
 		if (!(rec->flags & EA_SQF_DONE))
 			return;
+		if (sq->ack_next == sq->ci)
+			sq->ack_next += rec->blocks;
 		if (rec->flags & EA_SQF_CE) {
 			cqe = (struct ea_cqe){
 				.opcode = rec->op,
@@ -91,7 +93,7 @@ void ea_sq_done(struct ea_qp *qp, uint16_t index)
 	if (!ea_sq_outstanding(sq, index))
 		return;
 	sq->rec[index & sq->ring.mask].flags |= EA_SQF_DONE;
-	sq_retire(qp);
+	ea_sq_retire(qp);
 }
 
 /* ------------------------------------------------------------------ fetching */
@@ -371,7 +373,7 @@ static int fetch_local(struct ea_qp *qp, uint64_t header, uint32_t blocks, struc
 		return sq_reject(qp, syn);
 	rec = sq_accept(sq, header, blocks, 0);
 	rec->flags |= EA_SQF_DONE;
-	sq_retire(qp);
+	ea_sq_retire(qp);
 	return 0;
 }
 

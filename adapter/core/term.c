@@ -248,5 +248,7 @@ void ea_term_received(struct ea_qp *qp, const struct ea_rx_seg *seg, const void 
 			break;
 		}
 	}
+	if (qp->acks && stop.has_culprit)
+		ea_ack_until(qp, stop.sq_culprit);
 	ea_qp_stop(qp, &stop);
 }

@@ -26,6 +26,10 @@ int ea_tx_next(struct ea_qp *qp, struct ea_tx_msg *msg)
 	if (ea_unlikely(qp->state != EA_QP_RTS))
 		return next_after_stop(qp, msg);
 
+	if (ea_unlikely(ea_ack_due(qp))) {
+		ea_ack_next(qp, msg);
+		goto out;
+	}
 	/* After a message of the send queue a response has precedence, and the reverse. */
 	if (ea_unlikely(ea_resp_pending(qp) && !qp->tx_turn)) {
 		qp->tx_turn = true;
@@ -33,12 +37,14 @@ int ea_tx_next(struct ea_qp *qp, struct ea_tx_msg *msg)
 		goto out;
 	}
 	err = ea_sq_next(qp, msg);
-	if (ea_likely(!err))
+	if (ea_likely(!err)) {
 		qp->tx_turn = false;
-	else if (qp->state == EA_QP_RTS && ea_resp_pending(qp))
+		qp->sq.ack_sent += ea_ack_wanted(msg->opcode);
+	} else if (qp->state == EA_QP_RTS && ea_resp_pending(qp)) {
 		ea_resp_next(qp, msg);
-	else
+	} else {
 		return err;
+	}
 out:
 	qp->dev->stats.tx_msgs++;
 	qp->dev->stats.tx_bytes += msg->len;
@@ -76,7 +82,7 @@ void ea_tx_done(struct ea_qp *qp, const struct ea_tx_msg *msg)
 	case EA_TX_SQ_MORE:
 		if (qp->sq.busy)
 			qp->sq.busy--;
-		if (msg->kind == EA_TX_SQ_DATA)
+		if (msg->kind == EA_TX_SQ_DATA && !qp->acks)
 			ea_sq_done(qp, msg->slot);
 		if (!qp->sq.busy)
 			ea_sq_kick(qp);

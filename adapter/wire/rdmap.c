@@ -38,6 +38,10 @@ struct rdmap_atomic_resp {
 	__be64 old;
 } __attribute__((packed));
 
+struct rdmap_ack {
+	__be32 count;
+} __attribute__((packed));
+
 struct rdmap_imm {
 	__be32 imm;
 	__be32 zero;
@@ -46,6 +50,7 @@ struct rdmap_imm {
 static_assert(sizeof(struct rdmap_read_req) == EA_READ_REQ_LEN, "read request");
 static_assert(sizeof(struct rdmap_atomic_req) == EA_ATOMIC_REQ_LEN, "atomic request");
 static_assert(sizeof(struct rdmap_atomic_resp) == EA_ATOMIC_RESP_LEN, "atomic response");
+static_assert(sizeof(struct rdmap_ack) == EA_ACK_LEN, "acknowledgement");
 static_assert(sizeof(struct rdmap_imm) == EA_IMM_DATA_LEN, "immediate data");
 
 enum {
@@ -85,6 +90,7 @@ static const struct {
 	[EA_RDMAP_SEND_IMM] = { "Send Immediate", SEND | IMMEDIATE, EA_QN_SEND, 0, 0 },
 	[EA_RDMAP_SEND_SE_IMM] = { "Send SE Immediate", SEND | SOLICITED | IMMEDIATE, EA_QN_SEND, 0,
 				   0 },
+	[EA_RDMAP_ACK] = { "Acknowledge", CTRL, EA_QN_ACK, EA_ACK_LEN, EA_ACK_LEN },
 };
 
 uint8_t ea_rdmap_ctrl(uint8_t opcode)
@@ -246,6 +252,21 @@ void ea_atomic_resp_decode(const void *buf, struct ea_atomic_resp *resp)
 
 	resp->id = be32toh(wire->id);
 	resp->old = be64toh(wire->old);
+}
+
+uint32_t ea_ack_encode(uint32_t count, void *buf)
+{
+	struct rdmap_ack *wire = buf;
+
+	wire->count = htobe32(count);
+	return sizeof(*wire);
+}
+
+uint32_t ea_ack_decode(const void *buf)
+{
+	const struct rdmap_ack *wire = buf;
+
+	return be32toh(wire->count);
 }
 
 uint32_t ea_imm_encode(uint32_t imm, void *buf)

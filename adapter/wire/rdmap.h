@@ -2,7 +2,8 @@
 /*
  * RDMAP: message kinds, the headers behind the DDP header, and Terminate.  RFC 5040; RFC 7306 for
  * immediate data and atomics.  Two opcodes of the unassigned range carry a Send with immediate
- * data, which no RFC knows; a standard peer answers them with a Terminate (unexpected opcode).
+ * data, which no RFC knows, and one an acknowledgement, which RoCE's completions need; a standard peer
+ * answers them with a Terminate (unexpected opcode).
  *
  * opcode			DDP model	queue	word		payload
  *  0 RDMA Write		tagged		-	-		data
@@ -19,6 +20,7 @@
  * 11 Atomic Response		untagged	3	0		EA_ATOMIC_RESP_LEN, one segment
  * 12 Send Imm			untagged	0	immediate	data
  * 13 Send SE Imm		untagged	0	immediate	data
+ * 14 Acknowledge		untagged	4	0		EA_ACK_LEN, one segment
  *
  * The immediate of opcodes 12 and 13 is the number whose network byte order form the sender
  * posted; that of 8 and 9 fills the first four of eight payload bytes, the others are zero.
@@ -50,7 +52,8 @@ enum ea_rdmap_opcode {
 	EA_RDMAP_ATOMIC_RESP = 11,
 	EA_RDMAP_SEND_IMM = 12,
 	EA_RDMAP_SEND_SE_IMM = 13,
-	EA_RDMAP_NR_OPCODES = 14,
+	EA_RDMAP_ACK = 14,
+	EA_RDMAP_NR_OPCODES = 15,
 };
 
 enum ea_rdmap_qn {
@@ -58,7 +61,8 @@ enum ea_rdmap_qn {
 	EA_QN_READ_REQ = 1, /* RDMA Read Request, Atomic Request: one sequence of MSNs */
 	EA_QN_TERMINATE = 2,
 	EA_QN_ATOMIC_RESP = 3,
-	EA_NR_QN = 4,
+	EA_QN_ACK = 4,
+	EA_NR_QN = 5,
 };
 
 enum {
@@ -67,6 +71,7 @@ enum {
 	EA_IMM_DATA_LEN = 8,
 	EA_ATOMIC_REQ_LEN = 52,
 	EA_ATOMIC_RESP_LEN = 12,
+	EA_ACK_LEN = 4,
 	EA_TERMINATE_MIN = 4,
 	EA_TERMINATE_MAX = 4 + 2 + EA_DDP_UNTAGGED_LEN + EA_READ_REQ_LEN,
 };
@@ -159,6 +164,13 @@ struct ea_atomic_resp {
 uint32_t ea_atomic_resp_encode(const struct ea_atomic_resp *resp, void *buf);
 void ea_atomic_resp_decode(const void *buf,
 			   struct ea_atomic_resp *resp); /* EA_ATOMIC_RESP_LEN bytes */
+
+/*
+ * Acknowledge: how many Write, Send and Immediate Data messages of the stream have had their effect,
+ * all counted from its start, modulo 2^32.
+ */
+uint32_t ea_ack_encode(uint32_t count, void *buf);
+uint32_t ea_ack_decode(const void *buf); /* EA_ACK_LEN bytes */
 
 uint32_t ea_imm_encode(uint32_t imm, void *buf);
 uint32_t ea_imm_decode(const void *buf); /* EA_IMM_DATA_LEN bytes */

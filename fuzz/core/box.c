@@ -165,6 +165,7 @@ void box_open(struct box *box, uint8_t how)
 
 	memset(box, 0, sizeof(*box));
 	box->scattered = how & 1;
+	box->acks = how & 8;
 	box->depth = 4;
 	box->mem = calloc(BOX_PAGES, BOX_PAGE);
 	CHECK(box->mem);
@@ -211,7 +212,7 @@ void box_connect(struct box *box)
 	static const struct ea_link_ops ops = { .tx_ready = tx_ready,
 						.rx_resume = rx_resume,
 						.shutdown = shutdown };
-	struct ea_conn_attr conn = { .ord = box->depth, .ird = box->depth };
+	struct ea_conn_attr conn = { .ord = box->depth, .ird = box->depth, .acks = box->acks };
 	int i;
 
 	for (i = 0; i < 2; i++) {

@@ -50,11 +50,12 @@ struct box {
 	uint8_t *mem;
 	struct box_side side[2];
 	bool scattered;
+	bool acks;
 	uint32_t unmapped; /* a page that is not there; 0: all are */
 	uint8_t depth;	   /* READs each side may have in flight */
 };
 
-/* @how: bit 0 scattered memory, bits 2:1 the form of the region's page list. */
+/* @how: bit 0 scattered memory, bits 2:1 the form of the region's page list, bit 3 acknowledgements. */
 void box_open(struct box *box, uint8_t how);
 void box_close(struct box *box); /* checks that the secret is whole */
 void box_connect(struct box *box);

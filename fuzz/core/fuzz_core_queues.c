@@ -85,7 +85,7 @@ static void wqe(struct box *box, struct queues *q, struct input *in)
 	case 14:
 	case 15:
 		put32(body + 20, BOX_FRMR | (keys >> 4));
-		put64(body + 8, keys & 1 ? BOX_REGION : 0x1000 + u8(in));
+		put64(body + 8, keys & 1 ? BOX_REGION : 0x1000ull + u8(in));
 		put32(body + 16, u16(in));
 		put32(body + 24, (u8(in) & 7u) << 12 | (keys & 6u) << 5 | 0x3e);
 		for (i = 0; i < 4; i++)

@@ -110,7 +110,7 @@ static uint32_t terminate(struct input *in, uint8_t *buf)
 }
 
 struct expect {
-	uint32_t msn[4];
+	uint32_t msn[8];
 	uint32_t mo;
 	uint32_t reads, got;
 };
@@ -136,6 +136,8 @@ static uint32_t control(struct input *in, uint8_t opcode, uint8_t flags, uint8_t
 		return ea_atomic_req_encode(&areq, buf);
 	case EA_RDMAP_ATOMIC_RESP:
 		return ea_atomic_resp_encode(&aresp, buf);
+	case EA_RDMAP_ACK:
+		return ea_ack_encode(flags & 1 ? (uint32_t)u64(in) : u8(in) & 7, buf);
 	case EA_RDMAP_TERMINATE:
 		if (flags & 1)
 			return terminate(in, buf);
@@ -196,7 +198,7 @@ static void segment(struct box *box, struct input *in, struct expect *e)
 	}
 	if (form & 8)
 		seg.qn = u8(in) & 7;
-	seg.msn = e->msn[seg.qn & 3];
+	seg.msn = e->msn[seg.qn & 7];
 	if (form & 16)
 		seg.msn += u8(in);
 	if (form & 32)
@@ -231,6 +233,9 @@ static void segment(struct box *box, struct input *in, struct expect *e)
 	case EA_RDMAP_ATOMIC_REQ:
 		e->msn[1]++;
 		break;
+	case EA_RDMAP_ACK:
+		e->msn[EA_QN_ACK]++;
+		break;
 	case EA_RDMAP_WRITE:
 		break;
 	default:
@@ -243,7 +248,7 @@ static void segment(struct box *box, struct input *in, struct expect *e)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct expect e = { .msn = { 1, 1, 1, 1 } };
+	struct expect e = { .msn = { 1, 1, 1, 1, 1 } };
 	struct input in = { data, size };
 	struct ea_tx_msg msg;
 	struct iovec iov[EA_IOV_MAX];
@@ -253,7 +258,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size > 4096)
 		return -1;
-	box_open(&box, u8(&in) & 6);
+	box_open(&box, u8(&in) & 14);
 	load(&box, u8(&in));
 	while (in.left && box.side[0].link.qp && !box.side[0].shut) {
 		segment(&box, &in, &e);

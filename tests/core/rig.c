@@ -257,7 +257,7 @@ static void side_reset(struct side *side)
 
 void rig_connect(struct rig *rig, uint8_t ord, uint8_t ird)
 {
-	struct ea_conn_attr attr = { .ord = ord, .ird = ird };
+	struct ea_conn_attr attr = { .ord = ord, .ird = ird, .acks = rig->acks };
 
 	side_reset(&rig->a.side);
 	side_reset(&rig->b.side);

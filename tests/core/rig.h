@@ -133,6 +133,7 @@ struct rig {
 	struct ea_dev *dev;
 	uint8_t *mem;
 	uint32_t next;	  /* free memory, bytes */
+	bool acks;	  /* connect with acknowledgements */
 	bool scattered;	  /* neighbouring pages are not neighbours in the host */
 	uint64_t fail_at; /* an address that is not mapped any more; 0: none */
 	uint32_t mulpdu;  /* payload bytes of a segment */

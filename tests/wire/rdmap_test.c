@@ -136,6 +136,7 @@ static const struct {
 	[11] = { .ctrl = true, .qn = 3, .min = 12, .max = 12 },
 	[12] = { .send = true, .imm = true },
 	[13] = { .send = true, .imm = true, .solicited = true },
+	[14] = { .ctrl = true, .qn = 4, .min = 4, .max = 4 },
 };
 
 static void opcode_properties(void **state)
@@ -151,7 +152,7 @@ static void opcode_properties(void **state)
 		assert_int_equal(ea_rdmap_has_inv(op), table[op].inv);
 		assert_int_equal(ea_rdmap_has_imm(op), table[op].imm);
 		assert_int_equal(ea_rdmap_ctrl(op), 0x40 | op);
-		assert_string_not_equal(ea_rdmap_opcode_str(op), ea_rdmap_opcode_str(14));
+		assert_string_not_equal(ea_rdmap_opcode_str(op), ea_rdmap_opcode_str(15));
 	}
 	for (op = EA_RDMAP_NR_OPCODES; op < 256; op++)
 		assert_false(ea_rdmap_is_tagged(op) || ea_rdmap_is_send(op) ||

@@ -272,6 +272,7 @@ int cm_conn_open(struct cm_conn *conn, struct host_qp *qp, const struct ea_mpa_t
 	struct ea_conn_attr attr = {
 		.ord = (uint8_t)(terms->ord < EA_MAX_ORD ? terms->ord : EA_MAX_ORD),
 		.ird = (uint8_t)(terms->ird < EA_MAX_IRD ? terms->ird : EA_MAX_IRD),
+		.acks = qp->dev->mode == HOST_ROCE,
 	};
 	struct ea_tcp_attr tcp = {
 		.fd = conn->ec.efd.fd,
