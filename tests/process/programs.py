@@ -255,6 +255,54 @@ def plain_user_with_little_locked_memory():
 
 
 @test
+def devices_by_address():
+    """Each local address belongs to the device of its interface; the first device serves what is left."""
+    need("unshare", "ip")
+    if os.getuid() != 0:
+        return
+    program = """
+import ctypes, socket, sys
+cm = ctypes.CDLL('librdmacm.so.1', use_errno=True)
+verbs = ctypes.CDLL('libibverbs.so.1')
+verbs.ibv_get_device_name.restype = ctypes.c_char_p
+verbs.ibv_get_device_name.argtypes = [ctypes.c_void_p]
+for host in sys.argv[1:]:
+    made = ctypes.c_void_p()
+    assert cm.rdma_create_id(None, ctypes.byref(made), None, 0x106) == 0
+    if ':' in host:
+        addr = bytes([10, 0, 0, 0, 0, 0, 0, 0]) + socket.inet_pton(socket.AF_INET6, host) + bytes(4)
+    else:
+        addr = bytes([2, 0, 0, 0]) + socket.inet_aton(host) + bytes(8)
+    if cm.rdma_bind_addr(made, addr):
+        print(host, 'errno', ctypes.get_errno())
+        continue
+    context = ctypes.cast(made, ctypes.POINTER(ctypes.c_void_p))[0]
+    if not context:
+        print(host, 'none')
+        continue
+    device = ctypes.cast(context, ctypes.POINTER(ctypes.c_void_p))[0]
+    print(host, verbs.ibv_get_device_name(device).decode())
+"""
+    script = f"""
+ip link set lo up
+for i in a b; do
+    ip link add host$i type veth peer name peer$i || exit 77
+    ip link set host$i up; ip link set peer$i up
+done
+ip addr add 10.9.1.1/24 dev hosta; ip addr add 10.9.2.1/24 dev hostb; ip addr add fd09::1/64 dev hostb nodad
+{run} --provider system --device hosta --device 10.9.2.1,name=second python3 -c "$PROGRAM" \
+    10.9.1.1 10.9.2.1 fd09::1 127.0.0.1 ::1 0.0.0.0 10.9.3.1
+"""
+    out = subprocess.run(["unshare", "-n", "bash", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                         text=True, timeout=60, env=dict(os.environ, PROGRAM=program), check=False)
+    if out.returncode == 77:
+        return
+    assert out.stdout.splitlines() == [
+        "10.9.1.1 erdma_0", "10.9.2.1 second", "fd09::1 second", "127.0.0.1 erdma_0", "::1 erdma_0",
+        "0.0.0.0 none", "10.9.3.1 errno 19"], out.stdout
+
+
+@test
 def port_events():
     need("ibv_asyncwatch", "unshare", "ip")
     if os.getuid() != 0:
