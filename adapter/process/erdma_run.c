@@ -260,8 +260,9 @@ int main(int argc, char **argv)
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	char folder[PATH_MAX], lib[PATH_MAX], path[PATH_MAX], err[PATH_MAX + 512], text[8192];
+	char folder[PATH_MAX], lib[PATH_MAX], err[PATH_MAX + 512], text[8192];
 	const char *provider = "ours";
+	struct run_program program;
 	enum run_verdict verdict;
 	struct settings set;
 	int option;
@@ -310,7 +311,7 @@ int main(int argc, char **argv)
 	own_folder(folder, sizeof(folder));
 	find_library(folder, lib, sizeof(lib));
 	find_provider(provider, lib, set.drivers, sizeof(set.drivers));
-	verdict = run_check(argv[optind], path, sizeof(path), err, sizeof(err));
+	verdict = run_check(argv[optind], &program, err, sizeof(err));
 	if (verdict != RUN_FINE)
 		die(verdict == RUN_NOT_FOUND ? EXIT_NOT_FOUND : EXIT_CANNOT, "%s", err);
 
@@ -319,9 +320,11 @@ int main(int argc, char **argv)
 	if (setenv(SETTINGS_ENV, text, 1))
 		die(EXIT_CANNOT, "cannot set " SETTINGS_ENV ": %s", strerror(errno));
 	prepend("LD_PRELOAD", lib);
+	if (program.first[0])
+		prepend("LD_PRELOAD", program.first);
 	if (set.drivers[0])
 		prepend("RDMAV_DRIVERS", set.drivers);
-	execvp(path, argv + optind);
-	die(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT, "cannot run %s: %s", path,
+	execvp(program.path, argv + optind);
+	die(errno == ENOENT ? EXIT_NOT_FOUND : EXIT_CANNOT, "cannot run %s: %s", program.path,
 	    strerror(errno));
 }

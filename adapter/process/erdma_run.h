@@ -3,6 +3,7 @@
 #ifndef EA_ERDMA_RUN_H
 #define EA_ERDMA_RUN_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -12,11 +13,17 @@ enum run_verdict {
 	RUN_CANNOT,    /* exit code 126: found, but the adapter would not be in it */
 };
 
+/* What is known of a program. */
+struct run_program {
+	char path[PATH_MAX];
+	char first[64]; /* library that insists on coming before all others (a sanitizer's); empty: none */
+};
+
 /*
- * Find @program as the shell would and see whether a library can be preloaded into it.  @path takes its path.  Anything but RUN_FINE
- * comes with a message in @err that names the cause.
+ * Find @name as the shell would and see whether a library can be preloaded into it.  Anything but RUN_FINE comes with a
+ * message in @err that names the cause.
  */
-enum run_verdict run_check(const char *program, char *path, size_t path_size, char *err,
+enum run_verdict run_check(const char *name, struct run_program *program, char *err,
 			   size_t err_size);
 
 #endif

@@ -123,11 +123,68 @@ static int own_machine(void)
 	return n == sizeof(own) ? own.e_machine : EM_NONE;
 }
 
-static enum run_verdict check_elf(struct check *chk, int fd, const unsigned char *head, size_t len)
+/* The segment that holds address @va; false: none. */
+static bool segment_of(int fd, const ElfW(Ehdr) * elf, ElfW(Addr) va, ElfW(Phdr) * ph)
+{
+	int i;
+
+	for (i = 0; i < elf->e_phnum; i++) {
+		if (pread(fd, ph, sizeof(*ph), elf->e_phoff + i * sizeof(*ph)) == sizeof(*ph) &&
+		    ph->p_type == PT_LOAD && va >= ph->p_vaddr && va - ph->p_vaddr < ph->p_filesz)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Sanitizers' libraries end a program in which they are not first.  Look whether it needs one; whatever cannot be
+ * read means no.
+ */
+static void find_sanitizer(int fd, const ElfW(Ehdr) * elf, const ElfW(Phdr) * dynamic, char *first,
+			   size_t size)
+{
+	ElfW(Dyn) entry;
+	ElfW(Addr) strings = 0;
+	ElfW(Phdr) ph;
+	size_t i, count = dynamic->p_filesz / sizeof(entry);
+	char name[64];
+	ssize_t n;
+
+	for (i = 0; i < count && !strings; i++) {
+		if (pread(fd, &entry, sizeof(entry), dynamic->p_offset + i * sizeof(entry)) !=
+		    sizeof(entry))
+			return;
+		if (entry.d_tag == DT_STRTAB)
+			strings = entry.d_un.d_ptr;
+	}
+	if (!strings || !segment_of(fd, elf, strings, &ph))
+		return;
+	for (i = 0; i < count; i++) {
+		if (pread(fd, &entry, sizeof(entry), dynamic->p_offset + i * sizeof(entry)) !=
+		    sizeof(entry))
+			return;
+		if (entry.d_tag != DT_NEEDED)
+			continue;
+		n = pread(fd, name, sizeof(name) - 1,
+			  ph.p_offset + (strings - ph.p_vaddr) + entry.d_un.d_val);
+		if (n <= 0)
+			continue;
+		name[n] = 0;
+		if (!strncmp(name, "libasan.so", 10) || !strncmp(name, "libtsan.so", 10) ||
+		    !strncmp(name, "libclang_rt.asan", 16)) {
+			snprintf(first, size, "%s", name);
+			return;
+		}
+	}
+}
+
+static enum run_verdict check_elf(struct check *chk, int fd, const unsigned char *head, size_t len,
+				  struct run_program *program)
 {
 	const ElfW(Ehdr) *elf = (const ElfW(Ehdr) *)head;
+	ElfW(Phdr) ph, dynamic = { .p_filesz = 0 };
 	int own = own_machine(), i;
-	ElfW(Phdr) ph;
+	bool dynamically = false;
 
 	/* class and machine lie at the same place in both classes */
 	if (len < sizeof(Elf32_Ehdr))
@@ -144,8 +201,13 @@ static enum run_verdict check_elf(struct check *chk, int fd, const unsigned char
 	for (i = 0; i < elf->e_phnum; i++) {
 		if (pread(fd, &ph, sizeof(ph), elf->e_phoff + i * sizeof(ph)) != sizeof(ph))
 			return refuse(chk, RUN_CANNOT, "is a damaged ELF file");
-		if (ph.p_type == PT_INTERP)
-			return RUN_FINE;
+		dynamically |= ph.p_type == PT_INTERP;
+		if (ph.p_type == PT_DYNAMIC)
+			dynamic = ph;
+	}
+	if (dynamically) {
+		find_sanitizer(fd, elf, &dynamic, program->first, sizeof(program->first));
+		return RUN_FINE;
 	}
 	return refuse(
 		chk, RUN_CANNOT,
@@ -194,7 +256,7 @@ static bool interpreter(const char *head, char *name, size_t size)
 	return snprintf(name, size, "%s", word) < (int)size;
 }
 
-enum run_verdict run_check(const char *program, char *path, size_t path_size, char *err,
+enum run_verdict run_check(const char *wanted, struct run_program *program, char *err,
 			   size_t err_size)
 {
 	struct check *chk = malloc(sizeof(*chk));
@@ -211,8 +273,9 @@ enum run_verdict run_check(const char *program, char *path, size_t path_size, ch
 	}
 	chk->err = err;
 	chk->err_size = err_size;
-	verdict = find(chk, program, path, path_size);
-	snprintf(file, sizeof(file), "%s", path);
+	memset(program, 0, sizeof(*program));
+	verdict = find(chk, wanted, program->path, sizeof(program->path));
+	snprintf(file, sizeof(file), "%s", program->path);
 	for (depth = 0; verdict == RUN_FINE; depth++) {
 		snprintf(chk->what, sizeof(chk->what), depth ? "%s, which runs this script," : "%s",
 			 file);
@@ -229,7 +292,7 @@ enum run_verdict run_check(const char *program, char *path, size_t path_size, ch
 		len = read(fd, head, HEAD_LEN);
 		head[len < 0 ? 0 : len] = 0;
 		if (len >= SELFMAG && !memcmp(head, ELFMAG, SELFMAG)) {
-			verdict = check_elf(chk, fd, head, len);
+			verdict = check_elf(chk, fd, head, len, program);
 			if (verdict == RUN_FINE)
 				verdict = check_privileges(chk, file, &st);
 			close(fd);

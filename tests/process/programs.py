@@ -212,6 +212,38 @@ def refusals():
 
 
 @test
+def programs_built_with_sanitizers():
+    """Their run-time libraries must come before ours."""
+    need("gcc")
+    source = """
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(void)
+{
+	char *buf = malloc(64);
+	int fd = open("/sys/class/infiniband/erdma_0/node_type", O_RDONLY);
+	ssize_t n = read(fd, buf, 64);
+
+	printf("%.*s", (int)n, buf);
+	free(buf);
+	return close(fd) || close(open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC));
+}
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a.c")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(source)
+        for sanitizer in "address", "thread", "undefined":
+            program = os.path.join(folder, sanitizer)
+            if subprocess.run(["gcc", f"-fsanitize={sanitizer}", "-o", program, path], check=False,
+                              stderr=subprocess.DEVNULL).returncode:
+                continue
+            assert start(program) == "4: RNIC\n", sanitizer
+
+
+@test
 def options_are_checked():
     expect(start("true", options=["--mode", "ib"], code=2), r'mode is "ib"; give iwarp or roce')
     expect(start("true", options=["--mulpdu", "7"], code=2), r'mulpdu is "7"')
