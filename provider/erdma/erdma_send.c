@@ -42,23 +42,36 @@ static __erdma_cold int refuse(struct erdma_qp *qp, const struct ibv_send_wr *wr
  * number above @avail means that there is no room and that at most the first block was written.
  */
 
+static __erdma_inline bool read_is_right(const struct ibv_send_wr *wr)
+{
+	return wr->num_sge == 1 && !(wr->send_flags & IBV_SEND_INLINE);
+}
+
+/* All of a READ but its header. */
+static __erdma_inline void fill_read(uint8_t *wqe, const struct ibv_send_wr *wr)
+{
+	struct erdma_read_wqe *read = (struct erdma_read_wqe *)wqe;
+	const struct ibv_sge *sink = wr->sg_list;
+
+	read->length = htole32(sink->length);
+	read->sink_lkey = htole32(sink->lkey);
+	read->sink_addr = htole64(sink->addr);
+	read->raddr = htole64(wr->wr.rdma.remote_addr);
+	read->rlength = htole32(sink->length);
+	read->rkey = htole32(wr->wr.rdma.rkey);
+}
+
 static uint32_t put_read(struct erdma_qp *qp, const struct ibv_send_wr *wr, uint16_t pi,
 			 uint8_t *wqe, uint32_t avail, uint64_t hdr)
 {
-	struct erdma_read_wqe *read = (struct erdma_read_wqe *)wqe;
-	uint32_t blocks = erdma_wqe_blocks(sizeof(*read));
+	uint32_t blocks = erdma_wqe_blocks(sizeof(struct erdma_read_wqe));
 
-	if (wr->num_sge != 1 || (wr->send_flags & IBV_SEND_INLINE))
+	if (!read_is_right(wr))
 		return 0;
 	if (blocks > avail)
 		return blocks;
 
-	read->length = htole32(wr->sg_list->length);
-	read->sink_lkey = htole32(wr->sg_list->lkey);
-	read->sink_addr = htole64(wr->sg_list->addr);
-	read->raddr = htole64(wr->wr.rdma.remote_addr);
-	read->rlength = read->length;
-	read->rkey = htole32(wr->wr.rdma.rkey);
+	fill_read(wqe, wr);
 	erdma_wqe_finish(qp, pi, wqe, blocks, hdr | ERDMA_WQE_OP(READ));
 	return blocks;
 }
@@ -233,8 +246,8 @@ static __erdma_inline void ring_sq(struct erdma_sq *sq, uint16_t pi)
  * Posts @wr and what follows. The lock is held and is given back. WQEs from the queue's producer
  * index up to @pi have been written already.
  */
-static __erdma_cold int post_any(struct erdma_qp *qp, struct ibv_send_wr *wr,
-				 struct ibv_send_wr **bad_wr, uint16_t pi)
+static __attribute__((noinline)) int post_any(struct erdma_qp *qp, struct ibv_send_wr *wr,
+					      struct ibv_send_wr **bad_wr, uint16_t pi)
 {
 	struct erdma_sq *sq = &qp->sq;
 	uint32_t avail = erdma_sq_free(sq, pi);
@@ -286,7 +299,7 @@ static const struct erdma_fast_op {
 					 sizeof(struct erdma_write_wqe) },
 	[IBV_WR_SEND] = { ERDMA_WQE_OP(SEND), sizeof(struct erdma_send_wqe) },
 	[IBV_WR_SEND_WITH_IMM] = { ERDMA_WQE_OP(SEND_WITH_IMM), sizeof(struct erdma_send_wqe) },
-	[IBV_WR_RDMA_READ] = {},
+	[IBV_WR_RDMA_READ] = { ERDMA_WQE_OP(READ), sizeof(struct erdma_read_wqe) },
 	[IBV_WR_ATOMIC_CMP_AND_SWP] = {},
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = {},
 	[IBV_WR_LOCAL_INV] = {},
@@ -294,20 +307,68 @@ static const struct erdma_fast_op {
 
 #define ERDMA_NUM_FAST_OPS (sizeof(erdma_fast_ops) / sizeof(erdma_fast_ops[0]))
 
+/* Copies the data of @num SGEs behind each other. Returns whether they are few and short enough. */
+static __erdma_inline bool fast_inline(uint8_t *dst, const struct ibv_sge *src, uint32_t num,
+				       uint32_t *length)
+{
+	const struct ibv_sge *end = src + num;
+	uint32_t total = 0;
+
+	if (likely(num == 1)) {
+		if (unlikely(src->length > ERDMA_MAX_INLINE))
+			return false;
+		*length = src->length;
+		erdma_copy_inline(dst, (const uint8_t *)(uintptr_t)src->addr, src->length);
+		return true;
+	}
+	if (unlikely(num > ERDMA_MAX_SEND_SGE))
+		return false;
+	for (; src != end; src++) {
+		if (unlikely(src->length > ERDMA_MAX_INLINE - total))
+			return false;
+		erdma_copy_inline(dst + total, (const uint8_t *)(uintptr_t)src->addr, src->length);
+		total += src->length;
+	}
+	*length = total;
+	return true;
+}
+
+/* Sets @num SGEs. Returns whether they and the message are not too many and too long. */
+static __erdma_inline bool fast_sges(struct erdma_sge *dst, const struct ibv_sge *src, uint32_t num,
+				     uint32_t *length)
+{
+	const struct ibv_sge *end = src + num;
+	uint64_t total = 0;
+
+	if (likely(num == 1)) {
+		erdma_set_sge(dst, src);
+		*length = src->length;
+		return true;
+	}
+	if (unlikely(num > ERDMA_MAX_SEND_SGE))
+		return false;
+	for (; src != end; src++, dst++) {
+		erdma_set_sge(dst, src);
+		total += src->length;
+	}
+	*length = total;
+	return total <= UINT32_MAX;
+}
+
 /*
- * Sends and writes that are in order, do not wrap, and find room for the largest WQE. Before a
- * request is touched that is anything else, the work is handed over; so this function calls nobody
- * and keeps everything in registers.
+ * Sends, writes and READs that are right, do not wrap, and find room for the largest WQE. Anything
+ * else is handed over, at the latest when the blocks are written but not their header, which is no
+ * harm; so this function calls nobody and keeps everything in registers.
  */
 static __erdma_inline int post_send(struct erdma_qp *qp, struct ibv_send_wr *wr,
 				    struct ibv_send_wr **bad_wr, const bool shared)
 {
 	struct erdma_sq *sq = &qp->sq;
 	const struct erdma_fast_op *op;
-	const struct ibv_sge *src, *end;
-	uint32_t avail, block, blocks, num, pi;
-	struct erdma_sge *dst;
-	uint64_t hdr, total;
+	struct erdma_write_wqe *write;
+	struct erdma_send_wqe *send;
+	uint32_t avail, block, blocks, num, length, pi;
+	uint64_t hdr;
 	uint8_t *wqe;
 
 	if (shared && unlikely(!erdma_spin_trylock(&sq->lock)))
@@ -325,45 +386,36 @@ static __erdma_inline int post_send(struct erdma_qp *qp, struct ibv_send_wr *wr,
 		wqe = sq->ring + (block << ERDMA_BLOCK_SHIFT);
 		op = &erdma_fast_ops[wr->opcode];
 		hdr = sq->hdr | op->hdr | erdma_flag_bits[wr->send_flags & ERDMA_SEND_FLAGS];
-		dst = (struct erdma_sge *)(wqe + op->head_size);
-		if (op->head_size == sizeof(struct erdma_write_wqe)) {
-			struct erdma_write_wqe *write = (struct erdma_write_wqe *)wqe;
-
+		if (op->head_size == sizeof(*write)) {
+			write = (struct erdma_write_wqe *)wqe;
 			write->rkey = htole32(wr->wr.rdma.rkey);
 			write->raddr = htole64(wr->wr.rdma.remote_addr);
-		} else if (unlikely(!op->head_size)) {
-			return post_any(qp, wr, bad_wr, pi);
+		} else if (unlikely(op->head_size != sizeof(*send))) {
+			if (!op->head_size || !read_is_right(wr))
+				return post_any(qp, wr, bad_wr, pi);
+			fill_read(wqe, wr);
+			blocks = erdma_wqe_blocks(sizeof(struct erdma_read_wqe));
+			num = 0;
+			goto finish;
 		}
-		/* At the same place in all, as is the length; unused where none is meant. */
-		((struct erdma_send_wqe *)wqe)->imm_data = wr->imm_data;
 
-		src = wr->sg_list;
 		num = wr->num_sge;
 		if (wr->send_flags & IBV_SEND_INLINE) {
-			if (unlikely(num != 1 || src->length > ERDMA_MAX_INLINE))
+			if (unlikely(!fast_inline(wqe + op->head_size, wr->sg_list, num, &length)))
 				return post_any(qp, wr, bad_wr, pi);
-			num = src->length;
-			total = num;
+			num = length;
 			blocks = erdma_wqe_blocks(op->head_size + num);
-			erdma_copy_inline((uint8_t *)dst, (const uint8_t *)(uintptr_t)src->addr,
-					  num);
-		} else if (num == 1) {
-			blocks = erdma_wqe_blocks(op->head_size + sizeof(*dst));
-			erdma_set_sge(dst, src);
-			total = src->length;
 		} else {
-			if (unlikely(num > ERDMA_MAX_SEND_SGE))
+			if (unlikely(!fast_sges((struct erdma_sge *)(wqe + op->head_size),
+						wr->sg_list, num, &length)))
 				return post_any(qp, wr, bad_wr, pi);
-			blocks = erdma_wqe_blocks(op->head_size + num * sizeof(*dst));
-			for (total = 0, end = src + num; src != end; src++, dst++) {
-				erdma_set_sge(dst, src);
-				total += src->length;
-			}
-			if (unlikely(total > UINT32_MAX))
-				return post_any(qp, wr, bad_wr, pi);
+			blocks = erdma_wqe_blocks(op->head_size + num * sizeof(struct erdma_sge));
 		}
-		((struct erdma_send_wqe *)wqe)->length = htole32(total);
-
+		/* At the same places in both; without immediate data that place is not looked at. */
+		send = (struct erdma_send_wqe *)wqe;
+		send->imm_data = wr->imm_data;
+		send->length = htole32(length);
+finish:
 		erdma_wqe_set_hdr(wqe, pi, blocks, hdr | (uint64_t)num << ERDMA_WQE_SGL_SHIFT);
 		pi += blocks;
 		remember(&sq->wrs[block], wr->wr_id, pi);
