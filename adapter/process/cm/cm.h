@@ -10,6 +10,7 @@
  *	cm_listen.c	listeners
  *	cm_setup.c	MPA set-up on TCP, both sides
  *	cm_conn.c	connections: data phase, end, lingering
+ *	cm_alive.c	peers that vanish with data under way
  *	oob.c		RC queue pairs whose programs exchange queue pair numbers themselves
  *
  * All state is under the engine lock.  A port of the RDMA port space is the TCP port of the same number.
@@ -195,6 +196,8 @@ struct cm_conn {
 	unsigned int rx_wait, tx_wait;	/* enum ea_tcp_wait */
 	bool held_end;			/* the peer has ended while a message is held */
 	bool told;			/* DISCONNECTED was queued */
+	bool sent;			/* something was sent that may not be acknowledged yet; see cm_alive.c */
+	uint64_t unacked_since;
 	/* set-up */
 	uint32_t qpn;
 	uint8_t ird, ord;
@@ -224,6 +227,10 @@ void cm_conn_abandon(struct cm_conn *conn);
 
 /* The next of all connections after @conn, or the first of all. */
 struct cm_conn *cm_conn_next(struct cm_conn *conn);
+
+/* Something was given to TCP: look now and then whether the peer takes it. */
+void cm_alive_sent(struct cm_conn *conn);
+void cm_alive_forget(void);
 
 /* ------------------------------------------------------------------ set-up */
 

@@ -242,6 +242,8 @@ static uint32_t conn_progress(struct engine_conn *ec, uint32_t what)
 		} else {
 			conn->notified = false;
 			conn->tx_wait = ea_tcp_progress_tx(conn->link, TX_BUDGET);
+			if (!conn->sent)
+				cm_alive_sent(conn);
 		}
 	}
 	if (ea_tcp_state(conn->link) == EA_TCP_CLOSED)
@@ -415,6 +417,7 @@ static void __attribute__((destructor)) cm_exit(void)
 void cm_conns_forget(void)
 {
 	conns = NULL;
+	cm_alive_forget();
 }
 
 void cm_fork_child(void)
