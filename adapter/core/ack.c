@@ -20,6 +20,7 @@ static bool waits(const struct ea_sq_rec *rec)
 {
 	switch (rec->op) {
 	case EA_OP_WRITE:
+		return rec->len;
 	case EA_OP_WRITE_IMM:
 	case EA_OP_SEND:
 	case EA_OP_SEND_IMM:
@@ -47,7 +48,7 @@ int ea_ack_received(struct ea_qp *qp, const struct ea_rx_seg *seg, const void *p
 		if (!waits(rec))
 			continue;
 		news--;
-		if (rec->op == EA_OP_WRITE_IMM && !sq->ack_half) {
+		if (rec->op == EA_OP_WRITE_IMM && rec->len && !sq->ack_half) {
 			sq->ack_half = true;
 			if (!news)
 				break;

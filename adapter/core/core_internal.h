@@ -229,8 +229,8 @@ struct ea_qp {
 	bool dma_key_ok;
 	bool stopping; /* the link is being told of the end */
 	uint8_t ord, ird;
-	bool tx_turn; /* the send queue is next when both have work */
-	bool acks;    /* agreed: see struct ea_conn_attr */
+	bool tx_turn;	   /* the send queue is next when both have work */
+	bool acks;	   /* agreed: see struct ea_conn_attr */
 	uint32_t rx_count; /* messages of the peer that want an acknowledgement */
 	uint32_t rx_acked; /* of which it was told */
 	/* READs and atomics of ours: head..tail */
@@ -241,13 +241,13 @@ struct ea_qp {
 	struct ea_rq rq;
 	uint32_t tx_msn[EA_NR_QN]; /* of the next message */
 	uint32_t rx_msn[EA_NR_QN]; /* expected */
-	uint32_t rx_mo;		 /* of the Send under way */
-	uint8_t rx_op;		 /* of the Send under way */
-	bool rx_more;		 /* a Send is under way */
-	bool write_open;	 /* a write of the peer is under way */
-	uint32_t write_len;	 /* of the peer's write under way */
-	uint32_t last_write_len; /* of the last whole one */
-	uint8_t term_len;	 /* a Terminate waits to be sent */
+	uint32_t rx_mo;		   /* of the Send under way */
+	uint8_t rx_op;		   /* of the Send under way */
+	bool rx_more;		   /* a Send is under way */
+	bool write_open;	   /* a write of the peer is under way */
+	uint32_t write_len;	   /* of the peer's write under way */
+	uint32_t last_write_len;   /* of the last whole one */
+	uint8_t term_len;	   /* a Terminate waits to be sent */
 	uint8_t term[EA_TX_CTRL_MAX];
 	struct ea_orq_entry *orq;
 	struct ea_irq_entry *irq;
@@ -308,7 +308,7 @@ void ea_qp_stop(struct ea_qp *qp, const struct ea_stop *stop);
 struct ea_tx_msg;
 int ea_sq_next(struct ea_qp *qp, struct ea_tx_msg *msg);
 void ea_sq_done(struct ea_qp *qp, uint16_t index); /* this WQE has had its effect */
-void ea_sq_retire(struct ea_qp *qp); /* complete what is done, in order */
+void ea_sq_retire(struct ea_qp *qp);		   /* complete what is done, in order */
 int ea_sq_payload(struct ea_qp *qp, uint16_t index, uint32_t off, uint32_t len, struct iovec *iov,
 		  int max, uint32_t *covered);
 void ea_sq_kick(struct ea_qp *qp); /* what a stalled WQE waited for may be there */
@@ -321,10 +321,12 @@ static inline bool ea_sq_outstanding(const struct ea_sq *sq, uint16_t index)
 /* ack.c */
 
 /* The message is one that the peer acknowledges. */
-static inline bool ea_ack_wanted(uint8_t opcode)
+static inline bool ea_ack_wanted(const struct ea_tx_msg *msg)
 {
-	return opcode == EA_RDMAP_WRITE || ea_rdmap_is_send(opcode) || opcode == EA_RDMAP_IMM ||
-	       opcode == EA_RDMAP_IMM_SE;
+	if (msg->opcode == EA_RDMAP_WRITE)
+		return msg->len;
+	return ea_rdmap_is_send(msg->opcode) || msg->opcode == EA_RDMAP_IMM ||
+	       msg->opcode == EA_RDMAP_IMM_SE;
 }
 
 static inline bool ea_ack_due(const struct ea_qp *qp)

@@ -232,7 +232,8 @@ static void end_write(struct ea_qp *qp, const struct ea_rx_seg *seg)
 	qp->last_write_len = qp->write_len;
 	qp->write_len = 0;
 	qp->dev->stats.rx_msgs++;
-	ea_ack_owe(qp);
+	if (qp->last_write_len)
+		ea_ack_owe(qp);
 }
 
 static void end_read_resp(struct ea_qp *qp, const struct ea_rx_seg *seg)

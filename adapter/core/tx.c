@@ -39,7 +39,8 @@ int ea_tx_next(struct ea_qp *qp, struct ea_tx_msg *msg)
 	err = ea_sq_next(qp, msg);
 	if (ea_likely(!err)) {
 		qp->tx_turn = false;
-		qp->sq.ack_sent += ea_ack_wanted(msg->opcode);
+		if (ea_unlikely(qp->acks))
+			qp->sq.ack_sent += ea_ack_wanted(msg);
 	} else if (qp->state == EA_QP_RTS && ea_resp_pending(qp)) {
 		ea_resp_next(qp, msg);
 	} else {
@@ -82,7 +83,7 @@ void ea_tx_done(struct ea_qp *qp, const struct ea_tx_msg *msg)
 	case EA_TX_SQ_MORE:
 		if (qp->sq.busy)
 			qp->sq.busy--;
-		if (msg->kind == EA_TX_SQ_DATA && !qp->acks)
+		if (msg->kind == EA_TX_SQ_DATA && !(qp->acks && ea_ack_wanted(msg)))
 			ea_sq_done(qp, msg->slot);
 		if (!qp->sq.busy)
 			ea_sq_kick(qp);

@@ -166,8 +166,9 @@ void ea_atomic_resp_decode(const void *buf,
 			   struct ea_atomic_resp *resp); /* EA_ATOMIC_RESP_LEN bytes */
 
 /*
- * Acknowledge: how many Write, Send and Immediate Data messages of the stream have had their effect,
- * all counted from its start, modulo 2^32.
+ * Acknowledge: how many Send, Immediate Data and Write messages of the stream have had their effect, all
+ * counted from its start, modulo 2^32.  Writes of no bytes, which have none, are not counted: one of them
+ * may start the stream (RFC 6581 RTR).
  */
 uint32_t ea_ack_encode(uint32_t count, void *buf);
 uint32_t ea_ack_decode(const void *buf); /* EA_ACK_LEN bytes */

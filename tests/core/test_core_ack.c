@@ -45,6 +45,7 @@ static void not_before(void **state)
 {
 	struct ea_tx_msg msg;
 	struct rig rig;
+	struct sge sge;
 
 	(void)state;
 	open_acked(&rig);
@@ -59,7 +60,8 @@ static void not_before(void **state)
 
 	/* one word for several messages, the write and the immediate of one request among them */
 	put_one(&rig.a, 0);
-	put_write(&rig.a, OP_WRITE_IMM, F_CE, NULL, 0, rig.b.key, rig.b.data, 7);
+	sge = sge_of(&rig.a, 0, 50);
+	put_write(&rig.a, OP_WRITE_IMM, F_CE, &sge, 1, rig.b.key, rig.b.data, 7);
 	put_one(&rig.a, F_CE);
 	ring_sq(&rig.a);
 	put_recv(&rig.b, rig.b.data, 100, rig.b.key);
@@ -71,8 +73,23 @@ static void not_before(void **state)
 	assert_int_equal(carry(&rig.a, &rig.b, EA_RDMAP_WRITE, &msg), 0);
 	expect_none(&rig, &rig.a.scq);
 	expect_ack(&rig.b, &rig.a, 5);
-	expect_wc(&rig, &rig.a.scq, OP_WRITE_IMM, 0, 0, 4, 0);
-	expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, 0, 5, 100);
+	expect_wc(&rig, &rig.a.scq, OP_WRITE_IMM, 0, 0, 4, 50);
+	expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, 0, 6, 100);
+	expect_none(&rig, &rig.a.scq);
+
+	/* a write of nothing has no effect to wait for; only its immediate has */
+	put_write(&rig.a, OP_WRITE, F_CE, NULL, 0, 0, 0, 0);
+	put_write(&rig.a, OP_WRITE_IMM, F_CE, NULL, 0, 0, 0, 7);
+	ring_sq(&rig.a);
+	put_recv(&rig.b, rig.b.data, 100, rig.b.key);
+	assert_int_equal(carry(&rig.a, &rig.b, EA_RDMAP_WRITE, &msg), 0);
+	expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, 0, 8, 0);
+	assert_int_equal(carry(&rig.a, &rig.b, EA_RDMAP_WRITE, &msg), 0);
+	assert_int_equal(ea_tx_next(core_qp(&rig.b), &msg), EAGAIN);
+	assert_int_equal(carry(&rig.a, &rig.b, EA_RDMAP_IMM, &msg), 0);
+	expect_none(&rig, &rig.a.scq);
+	expect_ack(&rig.b, &rig.a, 6);
+	expect_wc(&rig, &rig.a.scq, OP_WRITE_IMM, 0, 0, 9, 0);
 	expect_none(&rig, &rig.a.scq);
 	rig_close(&rig);
 }
@@ -216,9 +233,8 @@ static void lies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(not_before),	  cmocka_unit_test(held),
-		cmocka_unit_test(order),	  cmocka_unit_test(error_is_exact),
-		cmocka_unit_test(lies),
+		cmocka_unit_test(not_before),	  cmocka_unit_test(held), cmocka_unit_test(order),
+		cmocka_unit_test(error_is_exact), cmocka_unit_test(lies),
 	};
 
 	return cmocka_run_group_tests_name("ack", tests, NULL, NULL);
