@@ -27,14 +27,12 @@ enum {
 /* An end of its own CQ whose adapter stays quiet, so that the test may write the ring. */
 static void open_quiet(struct ts_end *end)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
 	struct ts_attr ts = { .one_cq = true };
 
 	if (!ts_dev()->iwarp)
 		ts_skip("in RoCE mode a QP takes no sends before it is connected");
 	ts_end_open(end, &ts);
-	TS_OK(ibv_modify_qp(end->qp, &attr,
-			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	spy_to_init(end->qp);
 }
 
 static void post_sends(struct ibv_qp *qp, uint64_t first, int n)
@@ -305,7 +303,6 @@ struct numbered {
 
 static void open_numbered(struct numbered *n, struct ibv_cq *cq, uint32_t qpn)
 {
-	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
 	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC,
 					 .send_cq = cq,
 					 .recv_cq = cq,
@@ -314,8 +311,7 @@ static void open_numbered(struct numbered *n, struct ibv_cq *cq, uint32_t qpn)
 	spy_next_qpn = qpn;
 	n->qp = ibv_create_qp(ts_dev()->pd, &attr);
 	TS_CHECK(n->qp);
-	TS_OK(ibv_modify_qp(n->qp, &init,
-			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	spy_to_init(n->qp);
 	n->qpn = qpn;
 	n->posted = 0;
 }
@@ -378,7 +374,6 @@ static void numbers_of_all_kinds(void **state)
 static void receive_queues_of_any_depth(void **state)
 {
 	struct ibv_qp_init_attr attr = { .qp_type = IBV_QPT_RC };
-	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
 	struct ibv_cq *cq = ibv_create_cq(ts_dev()->ctx, 16, NULL, NULL, 0);
 	uint32_t max = (uint32_t)ts_dev()->attr.max_qp_wr;
 	struct ibv_recv_wr wr = { 0 }, *bad;
@@ -395,9 +390,7 @@ static void receive_queues_of_any_depth(void **state)
 		TS_CHECK(qp);
 		if (attr.cap.max_recv_wr < depth)
 			TS_FAIL("asked for %u receives, got %u", depth, attr.cap.max_recv_wr);
-		TS_OK(ibv_modify_qp(qp, &init,
-				    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-					    IBV_QP_ACCESS_FLAGS));
+		spy_to_init(qp);
 		for (uint32_t i = 0; i < attr.cap.max_recv_wr; i++)
 			TS_OK(ibv_post_recv(qp, &wr, &bad));
 		TS_EQ(ibv_post_recv(qp, &wr, &bad), ENOMEM);

@@ -26,14 +26,6 @@ enum {
 #define CQ_CQN(rec)   ((rec) >> 32 & 0xffffff)
 #define CQ_CI(rec)    ((rec)&0xffffff)
 
-static void to_init(struct ibv_qp *qp)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
-
-	TS_OK(ibv_modify_qp(qp, &attr,
-			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-}
-
 /* A QP that takes sends, none of which is carried out. */
 static void open_idle(struct ts_end *end, uint32_t max_send_wr, int sq_sig_all, bool qp_ex)
 {
@@ -49,7 +41,7 @@ static void open_idle(struct ts_end *end, uint32_t max_send_wr, int sq_sig_all, 
 	if (!ts_dev()->iwarp)
 		ts_skip("in RoCE mode a QP takes no sends before it is connected");
 	ts_end_open(end, &attr);
-	to_init(end->qp);
+	spy_to_init(end->qp);
 }
 
 static uint64_t wqe_hdr(uint32_t block)
@@ -304,7 +296,7 @@ static void receive_doorbells_are_clean(void **state)
 
 	(void)state;
 	ts_end_open(&end, NULL);
-	to_init(end.qp);
+	spy_to_init(end.qp);
 	memset(spy_qp.rq, GARBAGE, (size_t)spy_qp.num_rqes * SPY_BLOCK);
 	for (uint32_t i = 1; i <= spy_qp.num_rqes; i++) {
 		TS_OK(ibv_post_recv(end.qp, &wr, &bad));

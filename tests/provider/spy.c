@@ -10,6 +10,7 @@
 #include <infiniband/verbs.h>
 #include <rdma/erdma-abi.h>
 
+#include "tests/accept/harness.h"
 #include "tests/provider/spy.h"
 
 #define SPY_EXPORT __attribute__((visibility("default")))
@@ -231,6 +232,14 @@ bool spy_kept_from_children(const void *p, size_t len)
 unsigned int spy_num_ranges(void)
 {
 	return num_ranges;
+}
+
+void spy_to_init(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+
+	TS_OK(ibv_modify_qp(qp, &attr,
+			    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
 }
 
 void spy_write_cqe(const struct spy_cq *cq, uint32_t at, uint32_t lap, const struct spy_cqe *cqe)

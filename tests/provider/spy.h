@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct ibv_qp;
 struct ibv_qp_attr;
 
 enum {
@@ -73,6 +74,9 @@ bool spy_kept_from_children(const void *p, size_t len);
 
 /* How many ranges the provider has asked for and not given back. */
 unsigned int spy_num_ranges(void);
+
+/* RESET to INIT, where an iWARP QP takes work requests that the adapter leaves alone. */
+void spy_to_init(struct ibv_qp *qp);
 
 /* Writes entry number @at of the ring as an adapter would, on the first lap if @lap is 0. */
 struct spy_cqe {
