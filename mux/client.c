@@ -342,8 +342,8 @@ void client_disconnect(struct client *c, const char *why)
 
 void client_pid_event(struct client *c)
 {
-	if (c->fd < 0)
-		owner_dead(c);
+	c->exited = true;
+	make_ready(c);
 }
 
 /* Out ---------------------------------------------------------------------------------------------- */
@@ -689,8 +689,11 @@ static void step(struct client *c)
 	bool drained = true, was_read;
 	enum input in;
 
-	if (c->fd < 0)
+	if (c->fd < 0) {
+		if (c->exited)
+			owner_dead(c);
 		return;
+	}
 	if (c->answers.count && !send_queue(c, &c->answers)) {
 		/* Who doesn't read answers gets no further requests read. */
 		if (c->closing)

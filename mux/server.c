@@ -221,8 +221,8 @@ static int on_io(sd_event_source *source, int fd, uint32_t revents, void *arg)
 			break;
 		mux->now = mux_now_ms();
 		/*
-		 * Clients first: a request that is there is answered before a MAD is handed over. No client is freed
-		 * while pointers to it may be left in events, except by its own.
+		 * Clients first: a request that is there is answered before a MAD is handed over. Their events only
+		 * mark them, so that none is freed while the list of events still names it.
 		 */
 		for (int i = 0; i < n; i++) {
 			uint64_t data = events[i].data.u64;
@@ -230,6 +230,8 @@ static int on_io(sd_event_source *source, int fd, uint32_t revents, void *arg)
 
 			if ((data & EPOLL_TAG_MASK) == TAG_CLIENT)
 				client_event(object, events[i].events);
+			else if ((data & EPOLL_TAG_MASK) == TAG_PIDFD)
+				client_pid_event(object);
 		}
 		client_run_ready(mux);
 		for (int i = 0; i < n; i++) {

@@ -177,6 +177,28 @@ static void s11_dead_process(void **state)
 	close(c);
 }
 
+/* The end of a process is seen in two steps, its sockets' and its own, in a race; its GIDs are free after both, without waiting. */
+static void s11_dead_at_once(void **state)
+{
+	struct rig *r = *state;
+	unsigned int waited = 0;
+	pid_t pid;
+	int a, b;
+
+	for (unsigned int i = 0; i < 20; i++) {
+		a = connect_as_child(r, &pid);
+		assert_int_equal(wire_reg(a, GA), 0);
+		close(a);
+		kill(pid, SIGKILL);
+		b = rig_connect(r);
+		for (; wire_reg(b, GA) && waited < RIG_MS; waited += 2)
+			poll(NULL, 0, 2);
+		assert_int_equal(wire_unreg(b, GA), 0);
+		close(b);
+		waitpid(pid, NULL, 0);
+	}
+}
+
 static void s11_answered_dreq(void **state)
 {
 	struct rig *r = *state;
@@ -796,6 +818,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(s11_dead_process),
+		T(s11_dead_at_once),
 		T(s11_answered_dreq),
 		T(s11_reconnect),
 		T(s11_grace_is_not_for_others),
