@@ -226,6 +226,9 @@ struct ea_qp *ea_qp_find(struct ea_dev *dev, uint32_t qpn);
 enum ea_qp_state ea_qp_state(const struct ea_qp *qp);
 uint32_t ea_qp_num(const struct ea_qp *qp);
 
+/* Send work requests are there that have not been completed. */
+bool ea_qp_sends_pending(const struct ea_qp *qp);
+
 /*
  * Leave the data path: @state is EA_QP_CLOSING, EA_QP_TERMINATE or EA_QP_ERROR.  Both queues are
  * flushed in order (FLUSH_ERR, signalled or not), WQEs whose doorbell comes later too; the link is

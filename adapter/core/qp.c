@@ -113,6 +113,11 @@ uint32_t ea_qp_num(const struct ea_qp *qp)
 	return qp->qpn;
 }
 
+bool ea_qp_sends_pending(const struct ea_qp *qp)
+{
+	return qp->sq.ci != qp->sq.pi;
+}
+
 /* Forget what belongs to one connection; ring indices stay. */
 static void stream_init(struct ea_qp *qp)
 {

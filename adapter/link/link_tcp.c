@@ -79,6 +79,7 @@ struct ea_link *ea_tcp_create(const struct ea_tcp_attr *attr)
 	tcp->fd = attr->fd;
 	tcp->crc = attr->crc;
 	tcp->align = attr->align;
+	tcp->keep = attr->keep_at_end;
 	tcp->mulpdu = attr->mulpdu ? attr->mulpdu : default_mulpdu(attr->fd);
 	tcp->notify = attr->notify;
 	tcp->ctx = attr->ctx;

@@ -58,6 +58,12 @@ struct ea_tcp_attr {
 	bool align; /* begin each TCP segment with an FPDU (RFC 5044 section 5), as some receivers and
 		     * analysers expect; costs a system call for each segment */
 	uint32_t mulpdu; /* longest DDP segment to send, EA_MULPDU_MIN..EA_MULPDU_MAX; 0: by TCP_MAXSEG */
+	/*
+	 * A peer that ends its stream between FPDUs, or resets it there, does not end the link: it stays OPEN with
+	 * ea_tcp_peer_closed() true and receives nothing more; ea_tcp_hangup() ends it when the owner likes.  RC queue
+	 * pairs outside of iWARP do not notice a peer that leaves until they send.
+	 */
+	bool keep_at_end;
 	const void *rx_data; /* input that was read together with the MPA frame; copied */
 	size_t rx_len;	     /* 0..EA_TCP_RX_STAGE */
 	/*

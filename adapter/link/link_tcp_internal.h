@@ -81,6 +81,7 @@ struct ea_tcp {
 	uint32_t mulpdu;
 	bool crc;
 	bool align;
+	bool keep; /* the peer's end of stream is not the end of the link */
 	bool down; /* the core was told, or has told us */
 	bool closing;
 	void (*notify)(struct ea_link *link, void *ctx);

@@ -314,6 +314,8 @@ static void end_of_stream(struct ea_tcp *tcp)
 	bool whole = rx->state == RX_HDR && !staged(rx);
 
 	rx->eof = true;
+	if (whole && tcp->keep && !tcp->tx.err)
+		return;
 	if (rx->state != RX_DISCARD)
 		ea_tcp_down(tcp, tcp->tx.err ? tcp->tx.err : whole ? 0 : EPROTO);
 	rx->state = RX_DISCARD;
@@ -400,6 +402,9 @@ unsigned int ea_tcp_progress_rx(struct ea_link *link, size_t budget)
 			 * socket
 			 */
 			protocol_error(tcp, EA_TERM_DDP_LOCAL);
+		} else if (errno == ECONNRESET && tcp->keep) {
+			end_of_stream(tcp);
+			return after_end(tcp);
 		} else if (errno != EINTR && errno != ESHUTDOWN) {
 			socket_failed(tcp, errno);
 			return after_end(tcp);

@@ -21,6 +21,7 @@ enum {
 #define CLOSING_NS	(10 * CM_SEC)	/* the peer has that long to end its side */
 #define LINGER_NS	(5 * CM_SEC)
 #define HELD_NS		(1 * CM_SEC)	/* the peer has ended, and the program posts no receive for what it sent */
+#define GONE_NS		(1 * CM_SEC)	/* the peer has left, and something is to be sent */
 #define EXIT_NS		(CM_SEC / 2)	/* a process that ends waits that long at most */
 
 static struct cm_conn *conns;
@@ -218,6 +219,30 @@ static uint32_t link_over(struct cm_conn *conn)
 	return ENGINE_CONN_GONE;
 }
 
+static void gone_timeout(struct engine_timer *timer)
+{
+	struct cm_conn *conn = container_of(timer, struct cm_conn, timer);
+
+	/* the first work request that waits has the cause in its completion */
+	ea_tcp_hangup(conn->link, ETIMEDOUT);
+	engine_conn_ready(&conn->ec);
+}
+
+/*
+ * The peer has left a link that its end of stream does not end.  Receives that are posted stay; what is to be sent fails
+ * after a while, as when a peer does not answer.
+ */
+static uint32_t peer_has_left(struct cm_conn *conn)
+{
+	conn->rx_wait = 0;
+	conn->tx_wait = 0;
+	if (conn->ec.qp && ea_qp_sends_pending(conn->ec.qp->core) && !conn->timer.due_ns) {
+		conn->timer.fire = gone_timeout;
+		engine_timer_set(&conn->timer, GONE_NS);
+	}
+	return 0;
+}
+
 static uint32_t conn_progress(struct engine_conn *ec, uint32_t what)
 {
 	struct cm_conn *conn = container_of(ec, struct cm_conn, ec);
@@ -232,6 +257,8 @@ static uint32_t conn_progress(struct engine_conn *ec, uint32_t what)
 	}
 	if ((what & EPOLLIN) || (conn->rx_wait & (EA_TCP_MORE | EA_TCP_HELD)) || conn->phase == CONN_CLOSING)
 		progress_rx(conn);
+	if (ea_tcp_peer_closed(conn->link) && ea_tcp_state(conn->link) == EA_TCP_OPEN)
+		return peer_has_left(conn);
 	notified |= conn->notified;
 	/* a full socket is asked again when it says so, not at each post */
 	if (ea_tcp_state(conn->link) == EA_TCP_OPEN && (conn->tx_wait & EA_TCP_WAIT_OUT))
@@ -281,6 +308,7 @@ int cm_conn_open(struct cm_conn *conn, struct host_qp *qp, const struct ea_mpa_t
 		.crc = terms->crc,
 		.mulpdu = host_settings()->mulpdu ? host_settings()->mulpdu :
 			  terms->large_fpdu ? EA_MULPDU_MAX : 0,
+		.keep_at_end = qp->dev->mode == HOST_ROCE,
 		.rx_data = extra,
 		.rx_len = extra_len,
 		.notify = notify,
