@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The doorbell pages of BAR 0, and who may ring where.
+ *
+ * Pages 1..127 are those of Linux 6.1 and of the kernel: kind by page, everybody's.  From PAGE_EXT_FIRST on each
+ * context that asked with ALLOC_DB has three pages of its own; a queue that was created with
+ * such pages is rung on them only, one without on the fixed pages only.  So a process cannot ring
+ * for another one's queue, nor for the kernel's.
+ *
+ * The driver that uses ALLOC_DB maps two of the pages crosswise: what it was given as RQ page is rung for CQs, and
+ * what it was given as CQ page for RQs.
+ */
+#include <errno.h>
+
+#include "adapter/core/hw.h"
+#include "adapter/pci/func.h"
+#include "adapter/pci/hw.h"
+
+enum {
+	PAGES_OF_CONTEXT = 3,
+	SDB = 0,
+	RDB = 1,
+	CDB = 2,
+};
+
+_Static_assert((PAGE_EXT_FIRST + PCI_DB_CONTEXTS * PAGES_OF_CONTEXT) << DB_PAGE_SHIFT <=
+		       PCI_BAR0_SIZE,
+	       "doorbell pages lie in BAR 0");
+
+enum kind {
+	RING_SQ,
+	RING_RQ,
+	RING_CQ,
+	RING_NOTHING,
+};
+
+static bool in_use(const struct pci_func *func, uint32_t context)
+{
+	return context < PCI_DB_CONTEXTS && func->contexts[context / 64] >> context % 64 & 1;
+}
+
+static enum kind fixed_kind(uint32_t page)
+{
+	if (page >= PAGE_SQ_FIRST && page <= PAGE_SQ_LAST)
+		return RING_SQ;
+	if (page >= PAGE_RQ_FIRST && page <= PAGE_RQ_LAST)
+		return RING_RQ;
+	return page <= PAGE_CQ_LAST ? RING_CQ : RING_NOTHING;
+}
+
+static enum kind own_kind(uint32_t page)
+{
+	switch ((page - PAGE_EXT_FIRST) % PAGES_OF_CONTEXT) {
+	case SDB:
+		return RING_SQ;
+	case RDB:
+		return RING_CQ;
+	default:
+		return RING_RQ;
+	}
+}
+
+static bool qp_is_of(const struct pci_func *func, uint32_t qpn, int context)
+{
+	return qpn < PCI_MAX_QP && func->qps[qpn].live && func->qps[qpn].context == context;
+}
+
+void pci_db_write(struct pci_func *func, uint32_t page, uint64_t value)
+{
+	int context = PCI_NO_CONTEXT;
+	uint32_t number;
+	enum kind kind;
+
+	if (!func->live)
+		return;
+	if (page < PAGE_EXT_FIRST) {
+		kind = fixed_kind(page);
+	} else {
+		kind = own_kind(page);
+		context = (int)(page - PAGE_EXT_FIRST) / PAGES_OF_CONTEXT;
+		if (!in_use(func, (uint32_t)context))
+			return;
+	}
+	switch (kind) {
+	case RING_SQ:
+		if (qp_is_of(func, (uint32_t)EA_FIELD(EA_SQDB_QPN, value), context))
+			ea_db_sq(func->core, value);
+		break;
+	case RING_RQ:
+		if (qp_is_of(func, (uint32_t)EA_FIELD(EA_RQDB_QPN, value), context))
+			ea_db_rq(func->core, value);
+		break;
+	case RING_CQ:
+		number = (uint32_t)EA_FIELD(EA_CQDB_CQN, value);
+		if (number < PCI_MAX_CQ && func->cq_context[number] == context)
+			ea_db_cq(func->core, value);
+		break;
+	case RING_NOTHING:
+		break;
+	}
+}
+
+/* ------------------------------------------------------------------ contexts */
+
+static uint32_t page_of(uint32_t context, uint32_t which)
+{
+	return PAGE_EXT_FIRST + context * PAGES_OF_CONTEXT + which;
+}
+
+/* The context that @page is page @which of. */
+static int find(const struct pci_func *func, uint32_t page, uint32_t which)
+{
+	uint32_t context;
+
+	if (page < PAGE_EXT_FIRST || (page - PAGE_EXT_FIRST) % PAGES_OF_CONTEXT != which)
+		return PCI_NO_CONTEXT;
+	context = (page - PAGE_EXT_FIRST) / PAGES_OF_CONTEXT;
+	return in_use(func, context) ? (int)context : PCI_NO_CONTEXT;
+}
+
+int pci_db_find_sq_rq(const struct pci_func *func, uint32_t sdb, uint32_t rdb)
+{
+	int context = find(func, sdb, SDB);
+
+	return context == find(func, rdb, RDB) ? context : PCI_NO_CONTEXT;
+}
+
+int pci_db_find_cq(const struct pci_func *func, uint32_t cdb)
+{
+	return find(func, cdb, CDB);
+}
+
+int pci_db_alloc(struct pci_func *func, struct pci_db_pages *pages)
+{
+	uint32_t i;
+
+	for (i = 0; i < PCI_DB_CONTEXTS && in_use(func, i); i++)
+		;
+	if (i == PCI_DB_CONTEXTS)
+		return ENOSPC;
+	func->contexts[i / 64] |= 1ull << i % 64;
+	pages->sdb = (uint16_t)page_of(i, SDB);
+	pages->rdb = (uint16_t)page_of(i, RDB);
+	pages->cdb = (uint16_t)page_of(i, CDB);
+	return 0;
+}
+
+int pci_db_free(struct pci_func *func, const struct pci_db_pages *pages)
+{
+	int context = pci_db_find_sq_rq(func, pages->sdb, pages->rdb);
+
+	if (context == PCI_NO_CONTEXT || context != pci_db_find_cq(func, pages->cdb))
+		return ENOENT;
+	func->contexts[context / 64] &= ~(1ull << context % 64);
+	return 0;
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "adapter/pci/dma.h"
+#include "adapter/pci/vfu.h"
+
+enum {
+	PAGE = 4096
+};
+
+static struct pci_dma *all_tables;
+
+/* ------------------------------------------------------------------ the guard */
+
+static void on_sigbus(int sig, siginfo_t *info, void *ctx)
+{
+	uint8_t *at = info->si_addr;
+	struct pci_dma *dma;
+	uint32_t i;
+
+	(void)ctx;
+	for (dma = all_tables; dma; dma = dma->next) {
+		for (i = 0; i < dma->count; i++) {
+			struct pci_window *w = &dma->windows[i];
+			size_t off;
+
+			if (!w->mem || at < w->mem || at >= w->mem + w->size)
+				continue;
+			/* what lies behind the end of a file is gone as well */
+			off = (size_t)(at - w->mem) & ~(size_t)(PAGE - 1);
+			if (mmap(w->mem + off, w->size - off, PROT_READ | PROT_WRITE,
+				 MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+				 0) != MAP_FAILED)
+				return;
+		}
+	}
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
+int pci_dma_guard(void)
+{
+	struct sigaction act = { .sa_sigaction = on_sigbus, .sa_flags = SA_SIGINFO };
+
+	sigemptyset(&act.sa_mask);
+	return sigaction(SIGBUS, &act, NULL) ? errno : 0;
+}
+
+static void list_table(struct pci_dma *dma)
+{
+	if (dma->listed)
+		return;
+	dma->listed = true;
+	dma->next = all_tables;
+	all_tables = dma;
+}
+
+static void unlist_table(struct pci_dma *dma)
+{
+	struct pci_dma **pos = &all_tables;
+
+	if (!dma->listed)
+		return;
+	while (*pos != dma)
+		pos = &(*pos)->next;
+	*pos = dma->next;
+	dma->listed = false;
+}
+
+/* ------------------------------------------------------------------ the table */
+
+/* Index of the first window that ends behind @addr. */
+static uint32_t find(const struct pci_dma *dma, uint64_t addr)
+{
+	uint32_t lo = 0, hi = dma->count, mid;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (dma->windows[mid].addr + (dma->windows[mid].size - 1) < addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static int map_memory(struct pci_window *w, int fd, uint64_t offset)
+{
+	int prot = (w->read ? PROT_READ : 0) | (w->write ? PROT_READ | PROT_WRITE : 0);
+	struct stat st;
+	uint64_t end;
+	void *mem;
+
+	if (offset % PAGE || __builtin_add_overflow(offset, w->size, &end))
+		return EINVAL;
+	if (fstat(fd, &st))
+		return errno;
+	if (S_ISREG(st.st_mode) && end > (uint64_t)st.st_size)
+		return EINVAL;
+	mem = mmap(NULL, w->size, prot, MAP_SHARED | MAP_NORESERVE, fd, (off_t)offset);
+	if (mem == MAP_FAILED)
+		return errno;
+	/* a crash of the server shall not write the guest to disk */
+	madvise(mem, w->size, MADV_DONTDUMP);
+	w->mem = mem;
+	return 0;
+}
+
+int pci_dma_map(struct pci_dma *dma, uint64_t addr, uint64_t size, int fd, uint64_t offset,
+		bool read, bool write)
+{
+	struct pci_window w = { .addr = addr, .size = size, .read = read, .write = write };
+	struct pci_window *grown;
+	uint64_t last;
+	uint32_t at, room;
+	int err;
+
+	if (!size || addr % PAGE || size % PAGE || __builtin_add_overflow(addr, size - 1, &last) ||
+	    (!read && !write))
+		return EINVAL;
+	at = find(dma, addr);
+	if (at < dma->count && dma->windows[at].addr <= last)
+		return EEXIST;
+	if (dma->count == VFU_MAX_MAPS)
+		return ENOSPC;
+	if (dma->count == dma->room) {
+		room = dma->room ? dma->room * 2 : 32;
+		grown = realloc(dma->windows, room * sizeof(*grown));
+		if (!grown)
+			return ENOMEM;
+		dma->windows = grown;
+		dma->room = room;
+	}
+	if (fd >= 0) {
+		err = map_memory(&w, fd, offset);
+		if (err)
+			return err;
+	}
+	list_table(dma);
+	memmove(&dma->windows[at + 1], &dma->windows[at], (dma->count - at) * sizeof(w));
+	dma->windows[at] = w;
+	dma->count++;
+	return 0;
+}
+
+int pci_dma_unmap(struct pci_dma *dma, uint64_t addr, uint64_t size)
+{
+	uint32_t at = find(dma, addr);
+	struct pci_window *w = &dma->windows[at];
+
+	if (at == dma->count || w->addr != addr || w->size != size)
+		return ENOENT;
+	if (w->mem)
+		munmap(w->mem, w->size);
+	dma->count--;
+	memmove(w, w + 1, (dma->count - at) * sizeof(*w));
+	return 0;
+}
+
+void pci_dma_clear(struct pci_dma *dma)
+{
+	uint32_t i;
+
+	for (i = 0; i < dma->count; i++)
+		if (dma->windows[i].mem)
+			munmap(dma->windows[i].mem, dma->windows[i].size);
+	unlist_table(dma);
+	free(dma->windows);
+	memset(dma, 0, sizeof(*dma));
+}
+
+/* ------------------------------------------------------------------ access */
+
+static inline bool inside(const struct pci_window *w, uint64_t addr)
+{
+	return addr - w->addr < w->size;
+}
+
+void *pci_dma_ptr(struct pci_dma *dma, uint64_t addr, size_t *len, bool write)
+{
+	uint32_t at = dma->last;
+	struct pci_window *w;
+	uint64_t off;
+
+	if (at >= dma->count || !inside(&dma->windows[at], addr)) {
+		at = find(dma, addr);
+		if (at == dma->count || !inside(&dma->windows[at], addr))
+			return NULL;
+		dma->last = at;
+	}
+	w = &dma->windows[at];
+	if (!w->mem || !(write ? w->write : w->read))
+		return NULL;
+	off = addr - w->addr;
+	if (*len > w->size - off)
+		*len = w->size - off;
+	return w->mem + off;
+}
+
+bool pci_dma_read(struct pci_dma *dma, uint64_t addr, void *to, size_t len)
+{
+	uint8_t *out = to;
+	size_t piece;
+	void *p;
+
+	while (len) {
+		piece = len;
+		p = pci_dma_ptr(dma, addr, &piece, false);
+		if (!p)
+			return false;
+		memcpy(out, p, piece);
+		out += piece;
+		addr += piece;
+		len -= piece;
+	}
+	/* the copy is what is looked at from now on */
+	__asm__ __volatile__("" ::: "memory");
+	return true;
+}
+
+bool pci_dma_write(struct pci_dma *dma, uint64_t addr, const void *from, size_t len)
+{
+	const uint8_t *in = from;
+	size_t piece;
+	void *p;
+
+	while (len) {
+		piece = len;
+		p = pci_dma_ptr(dma, addr, &piece, true);
+		if (!p)
+			return false;
+		memcpy(p, in, piece);
+		in += piece;
+		addr += piece;
+		len -= piece;
+	}
+	return true;
+}

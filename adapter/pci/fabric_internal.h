@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* What the two halves of the fabric share: meeting within the process, and the way to others. */
+#ifndef EA_PCI_FABRIC_INTERNAL_H
+#define EA_PCI_FABRIC_INTERNAL_H
+
+#include <stdbool.h>
+
+#include "adapter/pci/fabric.h"
+#include "adapter/pci/loop.h"
+#include "adapter/pci/stream.h"
+
+struct pci_net;
+
+/* A QP whose peer is not there yet. */
+struct pci_wait {
+	struct pci_wait *prev, *next;
+	struct pci_fabric *fabric;
+	struct pci_func *func;
+	uint32_t qpn;
+	struct pci_fabric_key key;
+	struct pci_timer timer; /* until it is given up */
+	struct pci_timer retry; /* until others are asked again */
+	struct pci_dial *dials; /* others that are being asked */
+};
+
+struct pci_fabric {
+	struct pci_loop *loop;
+	struct pci_streams streams;
+	struct pci_wait *waiting;
+	struct pci_func **funcs;
+	uint32_t nfuncs;
+	struct pci_net *net; /* NULL: nobody but this process */
+};
+
+/* Are these the two ends of one connection? */
+bool pci_fabric_match(const struct pci_fabric_key *a, const struct pci_fabric_key *b);
+
+/* The QP with this cookie, waiting or not. */
+bool pci_fabric_owns(const struct pci_fabric *fabric, uint32_t cookie);
+
+/* Connect a waiting QP over @fd, which is taken over on success; the wait is over then. 0 or errno. */
+int pci_wait_connect(struct pci_wait *wait, int fd);
+
+/* ---- fabric_net.c; all accept a fabric without net */
+
+/* Ask others for the peer, now and again until the wait ends. */
+void pci_net_ask(struct pci_wait *wait);
+void pci_net_forget(struct pci_wait *wait);
+
+/* Has somebody asked for this QP already?  True when it was connected. */
+bool pci_net_claim(struct pci_wait *wait);
+
+void pci_net_destroy(struct pci_fabric *fabric);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The event loop of the PCI host: descriptors, timers and work on one thread.
+ *
+ * All callbacks run from pci_loop_run() with a clean stack, one at a time; each must return soon and
+ * never block.  A descriptor, timer or work item may be removed (and its memory freed) inside any
+ * callback, its own included; nothing is called for it afterwards.
+ */
+#ifndef EA_PCI_LOOP_H
+#define EA_PCI_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pci_loop;
+
+struct pci_loop *pci_loop_create(void); /* NULL with errno */
+void pci_loop_destroy(struct pci_loop *loop);
+
+/* Serve until pci_loop_stop(). */
+void pci_loop_run(struct pci_loop *loop);
+/* Wait for at most @timeout_ms (-1: as long as it takes) and serve what is there. */
+void pci_loop_once(struct pci_loop *loop, int timeout_ms);
+/* The current pci_loop_run() ends after this round. Safe in a signal handler. */
+void pci_loop_stop(struct pci_loop *loop);
+
+/* CLOCK_MONOTONIC in nanoseconds. */
+uint64_t pci_loop_now(void);
+
+struct pci_fd {
+	int fd;
+	uint32_t events; /* EPOLLIN, ...; level triggered */
+	void (*ready)(struct pci_fd *pfd, uint32_t events);
+	bool added; /* private */
+};
+
+int pci_fd_add(struct pci_loop *loop, struct pci_fd *pfd); /* 0 or errno */
+void pci_fd_mod(struct pci_loop *loop, struct pci_fd *pfd, uint32_t events);
+void pci_fd_del(struct pci_loop *loop, struct pci_fd *pfd); /* does not close; idempotent */
+
+/* Runs once, soon, in the order of queueing. */
+struct pci_work {
+	void (*run)(struct pci_work *work);
+	struct pci_work *prev, *next; /* private */
+};
+
+void pci_work_queue(struct pci_loop *loop, struct pci_work *work); /* idempotent */
+void pci_work_cancel(struct pci_work *work);			   /* idempotent */
+
+/* One shot. */
+struct pci_timer {
+	uint64_t due_ns;
+	void (*fire)(struct pci_timer *timer);
+	struct pci_timer *prev, *next; /* private */
+};
+
+void pci_timer_set(struct pci_loop *loop, struct pci_timer *timer, uint64_t delay_ns);
+void pci_timer_cancel(struct pci_timer *timer); /* idempotent */
+
+#endif

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * erdma-pci: serves functions of the Elastic RDMA Adapter to virtual machines.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "adapter/pci/fabric.h"
+#include "adapter/pci/func.h"
+#include "adapter/pci/server.h"
+
+enum {
+	MAX_FUNCTIONS = 16
+};
+
+struct served {
+	char *path;
+	uint8_t mac[6];
+	struct pci_func *func;
+	struct pci_server *server;
+};
+
+static struct pci_loop *the_loop;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	pci_loop_stop(the_loop);
+}
+
+static void usage(FILE *out)
+{
+	fputs("usage: erdma-pci -f SOCKET,MAC [-f SOCKET,MAC ...] [options]\n"
+	      "\n"
+	      "Serves one ERDMA PCI function for each -f: a virtual machine monitor connects to\n"
+	      "SOCKET by vfio-user; MAC is that of the guest's network device that carries its\n"
+	      "TCP connections (52:54:00:12:34:56).\n"
+	      "\n"
+	      "  -d, --fabric-dir DIR      meet other erdma-pci of this host that name DIR, too\n"
+	      "  -l, --listen ADDR:PORT    be found by erdma-pci of other hosts\n"
+	      "  -p, --peer ADDR:PORT      look for peers there; may be repeated\n"
+	      "  -v, --verbose             tell more; -q, --quiet: errors only\n"
+	      "  -h, --help\n",
+	      out);
+}
+
+static int parse_function(struct served *s, const char *arg)
+{
+	const char *comma = strrchr(arg, ',');
+	unsigned int m[6];
+	int i, end = 0;
+
+	if (!comma || comma == arg ||
+	    sscanf(comma + 1, "%2x:%2x:%2x:%2x:%2x:%2x%n", &m[0], &m[1], &m[2], &m[3], &m[4], &m[5],
+		   &end) != 6 ||
+	    comma[1 + end]) {
+		fprintf(stderr, "erdma-pci: -f %s: want SOCKET,MAC\n", arg);
+		return -1;
+	}
+	for (i = 0; i < 6; i++)
+		s->mac[i] = (uint8_t)m[i];
+	if (s->mac[0] & 1 || !memcmp(s->mac, "\0\0\0\0\0\0", 6)) {
+		fprintf(stderr, "erdma-pci: -f %s: no MAC of a network device\n", arg);
+		return -1;
+	}
+	s->path = strndup(arg, (size_t)(comma - arg));
+	return s->path ? 0 : -1;
+}
+
+static int serve(struct served *s, struct pci_loop *loop, struct pci_fabric *fabric)
+{
+	s->func = pci_func_create(s->path, s->mac, loop, fabric);
+	if (!s->func) {
+		fprintf(stderr, "erdma-pci: %s: %s\n", s->path, strerror(errno));
+		return -1;
+	}
+	if (pci_fabric_add_func(fabric, s->func))
+		return -1;
+	s->server = pci_server_create(s->func, s->path);
+	if (!s->server) {
+		fprintf(stderr, "erdma-pci: cannot listen on %s: %s\n", s->path, strerror(errno));
+		return -1;
+	}
+	return 0;
+}
+
+static void finish(struct served *s, struct pci_fabric *fabric)
+{
+	if (s->server)
+		pci_server_destroy(s->server);
+	if (s->func) {
+		pci_fabric_del_func(fabric, s->func);
+		pci_func_destroy(s->func);
+	}
+	free(s->path);
+}
+
+static int way_failed(const char *what, const char *where, int err)
+{
+	if (err)
+		fprintf(stderr, "erdma-pci: %s %s: %s\n", what, where, strerror(err));
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "function", required_argument, NULL, 'f' },
+		{ "fabric-dir", required_argument, NULL, 'd' },
+		{ "listen", required_argument, NULL, 'l' },
+		{ "peer", required_argument, NULL, 'p' },
+		{ "verbose", no_argument, NULL, 'v' },
+		{ "quiet", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	static struct served served[MAX_FUNCTIONS];
+	struct sigaction act = { .sa_handler = on_signal };
+	struct pci_fabric *fabric;
+	unsigned int i, n = 0;
+	int opt, ret = 1;
+
+	the_loop = pci_loop_create();
+	fabric = the_loop ? pci_fabric_create(the_loop) : NULL;
+	if (!fabric) {
+		perror("erdma-pci");
+		return 1;
+	}
+	signal(SIGPIPE, SIG_IGN);
+	sigaction(SIGTERM, &act, NULL);
+	sigaction(SIGINT, &act, NULL);
+	if (pci_dma_guard()) {
+		perror("erdma-pci: SIGBUS");
+		goto out;
+	}
+	while ((opt = getopt_long(argc, argv, "f:d:l:p:vqh", options, NULL)) != -1) {
+		int err = 0;
+
+		switch (opt) {
+		case 'f':
+			if (n == MAX_FUNCTIONS) {
+				fprintf(stderr, "erdma-pci: more than %d functions\n",
+					MAX_FUNCTIONS);
+				goto out;
+			}
+			err = parse_function(&served[n], optarg);
+			n += !err;
+			break;
+		case 'd':
+			err = way_failed("fabric folder", optarg,
+					 pci_fabric_use_dir(fabric, optarg));
+			break;
+		case 'l':
+			err = way_failed("listen", optarg, pci_fabric_listen(fabric, optarg));
+			break;
+		case 'p':
+			err = way_failed("peer", optarg, pci_fabric_add_peer(fabric, optarg));
+			break;
+		case 'v':
+			pci_log_set_level(PCI_LOG_DEBUG);
+			break;
+		case 'q':
+			pci_log_set_level(PCI_LOG_ERR);
+			break;
+		case 'h':
+			usage(stdout);
+			ret = 0;
+			goto out;
+		default:
+			usage(stderr);
+			goto out;
+		}
+		if (err)
+			goto out;
+	}
+	if (!n || optind != argc) {
+		usage(stderr);
+		goto out;
+	}
+	for (i = 0; i < n; i++)
+		if (serve(&served[i], the_loop, fabric))
+			goto out;
+	puts("ready");
+	fflush(stdout);
+	pci_loop_run(the_loop);
+	ret = 0;
+out:
+	for (i = 0; i < n; i++)
+		finish(&served[i], fabric);
+	pci_fabric_destroy(fabric);
+	pci_loop_destroy(the_loop);
+	return ret;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The stream of a connected QP: a socket, the link that speaks iWARP on it, and its turns in the event loop.
+ *
+ * A stream lives on its own once it is open: it ends with its socket, some seconds after its QP has
+ * left at the latest.
+ */
+#ifndef EA_PCI_STREAM_H
+#define EA_PCI_STREAM_H
+
+#include <stdint.h>
+
+struct pci_func;
+struct pci_loop;
+struct pci_stream;
+
+/* All that are open, so that they can be closed. */
+struct pci_streams {
+	struct pci_stream *first;
+};
+
+/*
+ * Connect QP @qpn of @func over the connected socket @fd, which is taken over on success.  0 or errno.
+ * *@stream (may be NULL) is good until the event loop runs again.
+ */
+int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn, int fd,
+		    struct pci_stream **stream);
+
+/* Connect two QPs of this process with each other. */
+int pci_stream_pair(struct pci_streams *all, struct pci_func *a, uint32_t a_qpn, struct pci_func *b,
+		    uint32_t b_qpn);
+
+void pci_streams_close(struct pci_streams *all);
+
+#endif

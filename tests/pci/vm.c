@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <errno.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "tests/pci/vm.h"
+
+enum {
+	REPLY_MS = 5000, /* QEMU gives a message up after this time */
+	NO_REPLY = 0x10,
+};
+
+struct header {
+	uint16_t id, command;
+	uint32_t size, flags, error;
+};
+
+void vm_connect(struct vm *vm, const struct server *s, int number)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int i;
+
+	memset(vm, 0, sizeof(*vm));
+	for (i = 0; i < VM_VECTORS; i++)
+		vm->event[i] = -1;
+	vm->memfd = memfd_create("guest", MFD_CLOEXEC);
+	assert_true(vm->memfd >= 0);
+	assert_int_equal(ftruncate(vm->memfd, VM_MEM), 0);
+	vm->mem = mmap(NULL, VM_MEM, PROT_READ | PROT_WRITE, MAP_SHARED, vm->memfd, 0);
+	assert_true(vm->mem != MAP_FAILED);
+	vm->sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%d", s->dir, number);
+	assert_int_equal(connect(vm->sock, (struct sockaddr *)&addr, sizeof(addr)), 0);
+}
+
+void vm_open(struct vm *vm, const struct server *s, int number)
+{
+	static const char hello[] = "\0\0\0\0{\"capabilities\":{\"max_msg_fds\":16,"
+				    "\"max_data_xfer_size\":1048576,\"write_multiple\":true}}";
+	struct vm_reply reply;
+
+	vm_connect(vm, s, number);
+	assert_int_equal(vm_call(vm, 1, hello, sizeof(hello), &reply), 0);
+	assert_int_equal(vm_dma_map(vm, VM_BUS, VM_MEM, vm->memfd, 0, 3), 0);
+}
+
+void vm_close(struct vm *vm)
+{
+	int i;
+
+	close(vm->sock);
+	munmap(vm->mem, VM_MEM);
+	close(vm->memfd);
+	for (i = 0; i < VM_VECTORS; i++)
+		if (vm->event[i] >= 0)
+			close(vm->event[i]);
+}
+
+/* ------------------------------------------------------------------ messages */
+
+void vm_send(struct vm *vm, uint16_t command, uint32_t flags, const void *body, size_t len,
+	     const int *fds, int nfds)
+{
+	struct header hdr = { ++vm->id, command, (uint32_t)(sizeof(hdr) + len), flags, 0 };
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(64 * sizeof(int))];
+	} control = { 0 };
+	struct iovec iov[2] = { { &hdr, sizeof(hdr) }, { (void *)(uintptr_t)body, len } };
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
+	struct cmsghdr *c;
+	ssize_t n;
+
+	if (nfds) {
+		msg.msg_control = control.buf;
+		msg.msg_controllen = CMSG_SPACE((size_t)nfds * sizeof(int));
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN((size_t)nfds * sizeof(int));
+		memcpy(CMSG_DATA(c), fds, (size_t)nfds * sizeof(int));
+	}
+	n = sendmsg(vm->sock, &msg, MSG_NOSIGNAL);
+	/* the server may have had enough already */
+	if (n < 0 && (errno == EPIPE || errno == ECONNRESET))
+		return;
+	assert_int_equal(n, sizeof(hdr) + len);
+}
+
+static bool read_all(struct vm *vm, void *to, size_t len)
+{
+	struct pollfd pfd = { .fd = vm->sock, .events = POLLIN };
+	uint8_t *p = to;
+	ssize_t n;
+
+	while (len) {
+		if (poll(&pfd, 1, REPLY_MS) != 1)
+			fail_msg("no reply within %d ms", REPLY_MS);
+		n = recv(vm->sock, p, len, 0);
+		if (n <= 0)
+			return false;
+		p += n;
+		len -= (size_t)n;
+	}
+	return true;
+}
+
+bool vm_recv(struct vm *vm, uint16_t command, struct vm_reply *reply)
+{
+	struct header hdr;
+
+	if (!read_all(vm, &hdr, sizeof(hdr)))
+		return false;
+	assert_int_equal(hdr.id, vm->id);
+	assert_int_equal(hdr.command, command);
+	assert_true(hdr.size >= sizeof(hdr) && hdr.size - sizeof(hdr) <= sizeof(reply->body));
+	assert_int_equal(hdr.flags & 0xf, 1);
+	reply->len = (uint32_t)(hdr.size - sizeof(hdr));
+	reply->error = 0;
+	if (!read_all(vm, reply->body, reply->len))
+		return false;
+	if (hdr.flags & 0x20) {
+		assert_int_equal(reply->len, 0);
+		assert_int_not_equal(hdr.error, 0);
+		reply->error = hdr.error;
+	}
+	return true;
+}
+
+uint32_t vm_call(struct vm *vm, uint16_t command, const void *body, size_t len,
+		 struct vm_reply *reply)
+{
+	vm_send(vm, command, 0, body, len, NULL, 0);
+	assert_true(vm_recv(vm, command, reply));
+	return reply->error;
+}
+
+bool vm_is_closed(struct vm *vm)
+{
+	struct pollfd pfd = { .fd = vm->sock, .events = POLLIN };
+	char byte;
+
+	return poll(&pfd, 1, 1000) == 1 && recv(vm->sock, &byte, 1, 0) <= 0;
+}
+
+uint32_t vm_dma_map(struct vm *vm, uint64_t addr, uint64_t size, int fd, uint64_t offset,
+		    uint32_t flags)
+{
+	struct {
+		uint32_t argsz, flags;
+		uint64_t offset, addr, size;
+	} map = { 32, flags, offset, addr, size };
+	struct vm_reply reply;
+
+	vm_send(vm, 2, 0, &map, sizeof(map), &fd, fd >= 0);
+	assert_true(vm_recv(vm, 2, &reply));
+	return reply.error;
+}
+
+uint32_t vm_dma_unmap(struct vm *vm, uint64_t addr, uint64_t size)
+{
+	struct {
+		uint32_t argsz, flags;
+		uint64_t addr, size;
+	} unmap = { 24, 0, addr, size };
+	struct vm_reply reply;
+
+	if (vm_call(vm, 3, &unmap, sizeof(unmap), &reply))
+		return reply.error;
+	assert_int_equal(reply.len, sizeof(unmap));
+	assert_memory_equal(reply.body + 8, &unmap.addr, 16);
+	return 0;
+}
+
+uint32_t vm_set_irqs(struct vm *vm, uint32_t flags, uint32_t index, uint32_t start, uint32_t count,
+		     const int *fds, int nfds)
+{
+	struct {
+		uint32_t argsz, flags, index, start, count;
+	} set = { sizeof(set), flags, index, start, count };
+	struct vm_reply reply;
+
+	vm_send(vm, 8, 0, &set, sizeof(set), fds, nfds);
+	assert_true(vm_recv(vm, 8, &reply));
+	return reply.error;
+}
+
+void vm_wire(struct vm *vm, unsigned int vector)
+{
+	if (vm->event[vector] < 0)
+		vm->event[vector] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	assert_int_equal(vm_set_irqs(vm, 0x24, 2, vector, 1, &vm->event[vector], 1), 0);
+}
+
+uint64_t vm_irqs(struct vm *vm, unsigned int vector, int ms)
+{
+	struct pollfd pfd = { .fd = vm->event[vector], .events = POLLIN };
+	uint64_t count = 0;
+
+	if (poll(&pfd, 1, ms) != 1 || read(vm->event[vector], &count, sizeof(count)) < 0)
+		return 0;
+	return count;
+}
+
+/* ------------------------------------------------------------------ regions */
+
+struct access {
+	uint64_t offset;
+	uint32_t region, count;
+	uint8_t data[256];
+};
+
+void vm_read(struct vm *vm, uint32_t region, uint64_t off, void *data, uint32_t len)
+{
+	struct access a = { off, region, len, { 0 } };
+	struct vm_reply reply;
+
+	assert_int_equal(vm_call(vm, 9, &a, 16, &reply), 0);
+	assert_int_equal(reply.len, 16 + len);
+	assert_memory_equal(reply.body, &a, 16);
+	memcpy(data, reply.body + 16, len);
+}
+
+void vm_write(struct vm *vm, uint32_t region, uint64_t off, const void *data, uint32_t len)
+{
+	struct access a = { off, region, len, { 0 } };
+	struct vm_reply reply;
+
+	memcpy(a.data, data, len);
+	vm_send(vm, 10, vm->posted ? NO_REPLY : 0, &a, 16 + len, NULL, 0);
+	if (vm->posted)
+		return;
+	assert_true(vm_recv(vm, 10, &reply));
+	assert_int_equal(reply.error, 0);
+	assert_int_equal(reply.len, 16);
+}
+
+uint32_t vm_r32(struct vm *vm, uint64_t off)
+{
+	uint32_t value;
+
+	vm_read(vm, VM_BAR0, off, &value, sizeof(value));
+	return value;
+}
+
+void vm_w32(struct vm *vm, uint64_t off, uint32_t value)
+{
+	vm_write(vm, VM_BAR0, off, &value, sizeof(value));
+}
+
+void vm_w64(struct vm *vm, uint64_t off, uint64_t value)
+{
+	vm_write(vm, VM_BAR0, off, &value, sizeof(value));
+}
+
+/* ------------------------------------------------------------------ memory */
+
+uint64_t vm_alloc(struct vm *vm, size_t size)
+{
+	uint64_t addr = VM_BUS + vm->used;
+
+	vm->used += (size + 4095) & ~(size_t)4095;
+	assert_true(vm->used <= VM_MEM);
+	memset(vm->mem + (addr - VM_BUS), 0, size);
+	return addr;
+}
+
+void *vm_at(struct vm *vm, uint64_t addr)
+{
+	return vm->mem + (addr - VM_BUS);
+}
