@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# shellcheck shell=bash
+#
+# Makes the initramfs of a test: busybox, iproute2, and what the test's lists ask for.
+
+# find_program NAME: its path; this project's own come first.
+find_program() {
+	local dir
+	[[ $1 != /* ]] || { printf '%s' "$1"; return; }
+	for dir in "$build/bin" "$build/lib" /usr/sbin /usr/bin /sbin /bin; do
+		[[ ! -e $dir/$1 ]] || { printf '%s' "$dir/$1"; return; }
+	done
+	die "there is no program $1"
+}
+
+# add_libraries ROOT FILE: all that FILE is linked with.
+add_libraries() {
+	local lib
+	ldd "$2" 2>/dev/null | awk '{ for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i }' |
+		while read -r lib; do
+			[[ -e $1$lib ]] || install -D "$lib" "$1$lib"
+		done
+}
+
+add_program() {
+	local root=$1 path
+	path=$(find_program "$2")
+	install -D "$path" "$root/${3:-bin}/$(basename "$path")"
+	add_libraries "$root" "$path"
+}
+
+# add_provider ROOT NAME [FILE]: libibverbs's provider NAME, or FILE in its place. The other ones
+# stay away, as each without its library is complained about by every program.
+add_provider() {
+	local root=$1 name=$2 dir=/usr/lib/x86_64-linux-gnu/libibverbs file
+	file=${3:-$dir/lib$name-rdmav34.so}
+	[[ -e $file ]] || die "there is no provider $file"
+	install -D "$file" "$root$dir/lib$name-rdmav34.so"
+	add_libraries "$root" "$file"
+	mkdir -p "$root/etc/libibverbs.d"
+	echo "driver $name" >"$root/etc/libibverbs.d/$name.driver"
+	# pthread_exit() loads it by name.
+	install -D /lib/x86_64-linux-gnu/libgcc_s.so.1 "$root/lib/x86_64-linux-gnu/libgcc_s.so.1"
+}
+
+# add_module ROOT NAME: a module with those it depends on.
+add_module() {
+	local root=$1 path rel list
+	list=$(modprobe -d "$kernel/root" -S "$kver" --show-depends "$2") ||
+		die "Linux $kver has no module $2"
+	awk '$1 == "insmod" { print $2 }' <<<"$list" | while read -r path; do
+		rel=${path#"$kernel/root"}
+		[[ -e $root$rel ]] || install -D -m 644 "$path" "$root$rel"
+	done
+}
+
+# each_line FILE: its lines but comments and empty ones.
+each_line() {
+	sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$1"
+}
+
+# make_machine ROOT TEST-FOLDER: fills ROOT and packs it into ROOT.cpio.
+make_machine() {
+	local root=$1 test=$2 word name modules
+	mkdir -p "$root"/{bin,real,dev,proc,sys,run,tmp,etc,var}
+	ln -s ../run "$root/var/run"
+	install /bin/busybox "$root/bin/busybox"
+	for name in $(/bin/busybox --list); do
+		[[ $name == busybox ]] || ln -sf busybox "$root/bin/$name"
+	done
+	# busybox's shell runs its own programs of these names, whatever PATH says; guest/lab.sh has
+	# functions for them.
+	add_program "$root" ip real
+	add_program "$root" modprobe real
+	rm -f "$root/bin/rdma"
+	add_program "$root" rdma
+	each_line "$test/programs" | while read -r word name; do
+		rm -f "$root/bin/$word"
+		case $word in
+		provider) add_provider "$root" "$name" ;;
+		our-provider) add_provider "$root" "$name" "$build/lib/lib$name-rdmav34.so" ;;
+		*) add_program "$root" "$word" ;;
+		esac
+	done
+	# rxe and siw ask for the first two without saying so.
+	mapfile -t modules < <(printf 'crc32c_generic\ncrc32_generic\n'; each_line "$test/modules")
+	for name in "${modules[@]}"; do
+		add_module "$root" "$name"
+	done
+	cp "$kernel/root/lib/modules/$kver"/modules.{order,builtin,builtin.modinfo} \
+		"$root/lib/modules/$kver/"
+	depmod -b "$root" "$kver"
+	printf 'root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n' >"$root/etc/passwd"
+	printf 'root:x:0:\nnogroup:x:65534:\n' >"$root/etc/group"
+	printf '127.0.0.1 localhost lab\n' >"$root/etc/hosts"
+	install "$top/lab/guest/init" "$root/init"
+	install -m 644 "$top/lab/guest/lab.sh" "$root/etc/lab.sh"
+	install "$top/lab/guest/serve" "$root/bin/serve"
+	install "$test/test" "$root/test"
+	(cd "$root" && find . | cpio -o -H newc --quiet) >"$root.cpio"
+}
