@@ -22,6 +22,7 @@
 #include "adapter/process/engine/engine.h"
 #include "adapter/process/fdtab.h"
 #include "adapter/process/libc.h"
+#include "adapter/process/regions.h"
 #include "adapter/process/settings.h"
 #include "adapter/process/uverbs.h"
 
@@ -369,7 +370,7 @@ static bool device_init(struct host_dev *dev, const struct settings_device *set)
 	dev->any_addr = dev->index == 0;
 	dev->max_qp = dev->mode == HOST_ROCE ? DEVICE_MAX_QP_ROCE : DEVICE_MAX_QP;
 	dev->max_cq = DEVICE_MAX_CQ;
-	dev->max_mr = DEVICE_MAX_MR;
+	dev->max_mr = 2 * dev->max_qp;
 	read_mac(dev);
 	dev->node_guid = make_guid(dev);
 	return true;
@@ -604,7 +605,10 @@ int device_gid_ifindex(struct host_dev *dev, unsigned int index)
 /* Bus addresses are the program's own. */
 static void *dma_map(void *ctx, uint64_t addr, size_t *len, bool write)
 {
-	(void)ctx, (void)len, (void)write;
+	(void)ctx;
+	if (__builtin_expect(__atomic_load_n(&regions_gone, __ATOMIC_ACQUIRE) != 0, 0) &&
+	    !regions_reachable(addr, *len, write))
+		return NULL;
 	return (void *)(uintptr_t)addr;
 }
 
@@ -691,6 +695,7 @@ void device_fork_child(void)
 {
 	int i;
 
+	regions_fork_child();
 	pthread_mutex_init(&device_lock, NULL);
 	/* another thread may have been in the middle of reading them */
 	addrs = NULL;

@@ -26,7 +26,6 @@ enum {
 	DEVICE_MAX_QP = 64 * 1024,	  /* of the hardware: number 0 is not usable */
 	DEVICE_MAX_QP_ROCE = 1024 * 1024, /* numbers are wider there: they lead to a process */
 	DEVICE_MAX_CQ = 2 * DEVICE_MAX_QP,
-	DEVICE_MAX_MR = 2 * DEVICE_MAX_QP,
 	DEVICE_MAX_PD = 128 * 1024,
 	DEVICE_MAX_CQE_SHIFT = 20,
 	DEVICE_COMP_VECTORS = 4,

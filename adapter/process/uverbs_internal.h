@@ -74,7 +74,7 @@ struct uv_mr {
 	struct uv_obj obj;
 	struct uv_pd *pd;
 	uint32_t stag;
-	uint64_t len, iova;
+	uint64_t start, len, iova;
 };
 
 struct uv_cq {

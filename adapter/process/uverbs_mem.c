@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "adapter/process/device.h"
+#include "adapter/process/regions.h"
 #include "adapter/process/uaccess.h"
 #include "adapter/process/uverbs_internal.h"
 
@@ -122,6 +123,12 @@ int uv_mr_reg(struct host_ctx *ctx, const struct uv_mr_req *req, struct ib_uverb
 	if (!mr)
 		return -ENOMEM;
 	mr->obj.type = UV_MR;
+	ret = regions_add(req->start, req->len);
+	if (ret) {
+		free(mr);
+		return ret;
+	}
+	mr->start = req->start;
 	mr->len = req->len;
 	mr->iova = req->iova;
 	engine_lock();
@@ -170,6 +177,7 @@ err_number:
 	uv_pool_give(&uv->stag, index);
 err_unlock:
 	engine_unlock();
+	regions_remove(mr->start, mr->len);
 	free(mr);
 	return ret;
 }
@@ -177,6 +185,7 @@ err_unlock:
 void uv_mr_end(struct host_ctx *ctx, struct uv_mr *mr)
 {
 	ea_mr_dereg(ctx->dev->core, mr->stag);
+	regions_remove(mr->start, mr->len);
 	uv_handle_free(ctx, mr->obj.handle);
 	uv_pool_give(&ctx->dev->uverbs->stag, mr->stag >> 8);
 	ctx->dev->uverbs->sum.mr--;

@@ -673,6 +673,53 @@ static void memory_regions(void **state)
 	close(fd);
 }
 
+/* Registered memory that the program takes away: what is left of it, and what comes in its place. */
+static void memory_goes(void **state)
+{
+	enum {
+		PAGES = 16,
+		PAGE = 4096,
+		LW = 1
+	};
+	int fd = dev_open(NULL), round;
+	uint32_t pd = pd_alloc(fd);
+	struct ib_uverbs_reg_mr_resp mr;
+	unsigned char *p;
+
+	(void)state;
+	for (round = 0; round < 200; round++) {
+		p = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
+		assert_true(p != MAP_FAILED);
+		assert_int_equal(mr_reg(fd, pd, (uintptr_t)p, PAGES * PAGE, (uintptr_t)p, LW, &mr),
+				 0);
+		switch (round % 4) {
+		case 0:
+			assert_int_equal(munmap(p + PAGE, PAGE), 0);
+			assert_int_equal(mr_reg(fd, pd, (uintptr_t)p, PAGES * PAGE, (uintptr_t)p,
+						LW, &mr),
+					 EFAULT);
+			break;
+		case 1:
+			assert_int_equal(mprotect(p, PAGE, PROT_NONE), 0);
+			break;
+		case 2:
+			p = mremap(p, PAGES * PAGE, 2 * PAGES * PAGE, MREMAP_MAYMOVE);
+			assert_true(p != MAP_FAILED);
+			assert_int_equal(munmap(p + PAGES * PAGE, PAGES * PAGE), 0);
+			break;
+		case 3:
+			assert_ptr_equal(mmap(p, PAGE, PROT_READ,
+					      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+					 p);
+			break;
+		}
+		assert_int_equal(mr_destroy(fd, mr.mr_handle), 0);
+		assert_int_equal(munmap(p, PAGES * PAGE), 0);
+	}
+	close(fd);
+}
+
 /* ------------------------------------------------------------------ CQ */
 
 static void completion_queues(void **state)
@@ -1221,6 +1268,7 @@ int main(void)
 		cmocka_unit_test(query_port_and_gids),
 		cmocka_unit_test(handles),
 		cmocka_unit_test(memory_regions),
+		cmocka_unit_test(memory_goes),
 		cmocka_unit_test(completion_queues),
 		cmocka_unit_test(deepest_queue),
 		cmocka_unit_test(queue_pairs),
