@@ -371,6 +371,25 @@ static int begin_request(struct tx *tx)
 	return MUX_OK;
 }
 
+/* Sends a REQ or SIDR_REQ to tx->to: a repetition in its session, or a new one like rec. */
+static int send_request(struct tx *tx, struct session_rec *rec)
+{
+	int err = check_former(tx);
+
+	if (!err && !session_is(tx->session)) {
+		memcpy(rec->client_gid, tx->req->sgid, MUX_GID_SIZE);
+		rec->peer = tx->to;
+		err = tx_create(tx, rec);
+	} else if (!err) {
+		set_state(tx, tx->class == CLASS_SIDR ? S_SIDR : rec_of(tx)->state);
+	}
+	if (err)
+		return err;
+	put_local(tx);
+	put_own_tid(tx);
+	return send_to_peer(tx);
+}
+
 /* True if the REQ repeats the one that made the session. */
 static bool same_req(struct tx *tx)
 {
@@ -421,21 +440,7 @@ static int tx_req(struct tx *tx)
 		session_unlink_local(tx->mux->sessions, tx->session, &tx->client->owner);
 		tx->session = SESSION_NONE;
 	}
-	err = check_former(tx);
-	if (err)
-		return err;
-	if (session_is(tx->session)) {
-		session_touch(tx->mux->sessions, tx->session, tx->mux->now);
-	} else {
-		memcpy(rec.client_gid, tx->req->sgid, MUX_GID_SIZE);
-		rec.peer = tx->to;
-		err = tx_create(tx, &rec);
-		if (err)
-			return err;
-	}
-	put_local(tx);
-	put_own_tid(tx);
-	return send_to_peer(tx);
+	return send_request(tx, &rec);
 }
 
 static int tx_sidr_req(struct tx *tx)
@@ -477,21 +482,7 @@ static int tx_sidr_req(struct tx *tx)
 		session_unlink_local(tx->mux->sessions, tx->session, &tx->client->owner);
 		tx->session = SESSION_NONE;
 	}
-	err = check_former(tx);
-	if (err)
-		return err;
-	if (session_is(tx->session)) {
-		set_state(tx, S_SIDR);
-	} else {
-		memcpy(rec.client_gid, tx->req->sgid, MUX_GID_SIZE);
-		rec.peer = tx->to;
-		err = tx_create(tx, &rec);
-		if (err)
-			return err;
-	}
-	put_local(tx);
-	put_own_tid(tx);
-	return send_to_peer(tx);
+	return send_request(tx, &rec);
 }
 
 /* MRA and REP may be the first message of a passive session that has the client's id. */

@@ -165,6 +165,42 @@ static struct client *request_owner(struct rx *rx, struct gid_reg *g)
 	return c;
 }
 
+/*
+ * The session of a REQ or SIDR_REQ, with its client in *c: the one that the first of several like it made, or a new one like rec.
+ * named: the destination that the message itself names, or NULL.
+ */
+static uint32_t request_session(struct rx *rx, struct session_rec *rec, const uint8_t *named,
+				struct client **c)
+{
+	struct gid_reg *g;
+	uint32_t s;
+
+	if (over_source_rate(rx)) {
+		drop(rx, DROP_SOURCE_RATE);
+		return SESSION_NONE;
+	}
+	g = destination(rx, named);
+	s = session_by_peer(rx->mux->sessions, rec->class, rx->port->index, rx->from.gid,
+			    rx->from.lid, rec->peer_id, g ? g->gid : NULL, true,
+			    (uint32_t)rec->req_tid, rec->peer_guid);
+	if (session_is(s)) {
+		struct session_rec *r = session_rec(rx->mux->sessions, s);
+
+		route_owner(rx->mux, r, c);
+		set_state(rx, s, rec->class == CLASS_SIDR ? S_SIDR : r->state);
+		return s;
+	}
+	*c = request_owner(rx, g);
+	if (!*c)
+		return SESSION_NONE;
+	memcpy(rec->client_gid, g->gid, MUX_GID_SIZE);
+	s = session_create(rx->mux->sessions, &(*c)->owner, rec, rx->mux->now);
+	if (!session_is(s))
+		no_resources(rx);
+	mux_need_timer(rx->mux);
+	return s;
+}
+
 static void rx_req(struct rx *rx)
 {
 	const uint8_t *mad = rx->in->mad;
@@ -180,38 +216,13 @@ static void rx_req(struct rx *rx)
 		.req_tid = cm_get64(mad, CM_OFF_TID),
 		.peer = rx->from,
 	};
-	struct gid_reg *g;
 	struct client *c;
 	uint32_t s;
 
-	if (over_source_rate(rx)) {
-		drop(rx, DROP_SOURCE_RATE);
-		return;
-	}
-	g = destination(rx, mad + CM_OFF_REQ_REMOTE_GID);
-	s = session_by_peer(rx->mux->sessions, CLASS_CONN, rx->port->index, rx->from.gid,
-			    rx->from.lid, rec.peer_id, g ? g->gid : NULL, true,
-			    (uint32_t)rec.req_tid, rec.peer_guid);
-	if (session_is(s)) {
-		struct session_rec *r = session_rec(rx->mux->sessions, s);
-
-		route_owner(rx->mux, r, &c);
-		session_touch(rx->mux->sessions, s, rx->mux->now);
-		deliver(rx, c, r->client_gid);
-		return;
-	}
-	c = request_owner(rx, g);
-	if (!c)
-		return;
-	memcpy(rec.client_gid, g->gid, MUX_GID_SIZE);
 	memcpy(rec.peer.alt_gid, mad + CM_OFF_REQ_ALT_LOCAL_GID, MUX_GID_SIZE);
-	s = session_create(rx->mux->sessions, &c->owner, &rec, rx->mux->now);
-	if (!session_is(s)) {
-		no_resources(rx);
-		return;
-	}
-	mux_need_timer(rx->mux);
-	deliver(rx, c, g->gid);
+	s = request_session(rx, &rec, mad + CM_OFF_REQ_REMOTE_GID, &c);
+	if (session_is(s))
+		deliver(rx, c, session_rec(rx->mux->sessions, s)->client_gid);
 }
 
 static void rx_sidr_req(struct rx *rx)
@@ -228,39 +239,18 @@ static void rx_sidr_req(struct rx *rx)
 		.peer = rx->from,
 	};
 	uint8_t named[MUX_GID_SIZE];
-	struct gid_reg *g;
+	struct session_rec *r;
 	struct client *c;
 	uint32_t s;
 
-	if (over_source_rate(rx)) {
-		drop(rx, DROP_SOURCE_RATE);
+	s = request_session(rx, &rec, cm_ip_addrs(mad, NULL, named) ? named : NULL, &c);
+	if (!session_is(s))
 		return;
-	}
-	g = destination(rx, cm_ip_addrs(mad, NULL, named) ? named : NULL);
-	s = session_by_peer(rx->mux->sessions, CLASS_SIDR, rx->port->index, rx->from.gid,
-			    rx->from.lid, rec.peer_id, g ? g->gid : NULL, true,
-			    (uint32_t)rec.req_tid, 0);
-	if (session_is(s)) {
-		struct session_rec *r = session_rec(rx->mux->sessions, s);
-
-		route_owner(rx->mux, r, &c);
-		set_state(rx, s, S_SIDR);
-	} else {
-		c = request_owner(rx, g);
-		if (!c)
-			return;
-		memcpy(rec.client_gid, g->gid, MUX_GID_SIZE);
-		s = session_create(rx->mux->sessions, &c->owner, &rec, rx->mux->now);
-		if (!session_is(s)) {
-			no_resources(rx);
-			return;
-		}
-		mux_need_timer(rx->mux);
-	}
+	r = session_rec(rx->mux->sessions, s);
 	/* A Linux guest tells SIDR requests apart by id and LID alone, and all LIDs are 0 on RoCE. */
 	if (rx->mux->cfg->sidr_alias)
-		cm_put32(rx->pkt.mad, CM_OFF_LOCAL_ID, session_rec(rx->mux->sessions, s)->vid);
-	deliver(rx, c, session_rec(rx->mux->sessions, s)->client_gid);
+		cm_put32(rx->pkt.mad, CM_OFF_LOCAL_ID, r->vid);
+	deliver(rx, c, r->client_gid);
 }
 
 /* The client's own transaction id comes back. */

@@ -207,10 +207,18 @@ static void flush(struct mux *mux)
 			sender_flush(mux->ports[i]->tx);
 }
 
+static void *tagged(const struct epoll_event *ev, enum epoll_tag *tag)
+{
+	*tag = (enum epoll_tag)(ev->data.u64 & EPOLL_TAG_MASK);
+	return (void *)(uintptr_t)(ev->data.u64 & ~(uint64_t)EPOLL_TAG_MASK);
+}
+
 static int on_io(sd_event_source *source, int fd, uint32_t revents, void *arg)
 {
 	struct epoll_event events[EVENTS];
 	struct mux *mux = arg;
+	enum epoll_tag tag;
+	void *object;
 	int n;
 
 	(void)source;
@@ -225,20 +233,16 @@ static int on_io(sd_event_source *source, int fd, uint32_t revents, void *arg)
 		 * mark them, so that none is freed while the list of events still names it.
 		 */
 		for (int i = 0; i < n; i++) {
-			uint64_t data = events[i].data.u64;
-			void *object = (void *)(uintptr_t)(data & ~(uint64_t)EPOLL_TAG_MASK);
-
-			if ((data & EPOLL_TAG_MASK) == TAG_CLIENT)
+			object = tagged(&events[i], &tag);
+			if (tag == TAG_CLIENT)
 				client_event(object, events[i].events);
-			else if ((data & EPOLL_TAG_MASK) == TAG_PIDFD)
+			else if (tag == TAG_PIDFD)
 				client_pid_event(object);
 		}
 		client_run_ready(mux);
 		for (int i = 0; i < n; i++) {
-			uint64_t data = events[i].data.u64;
-			void *object = (void *)(uintptr_t)(data & ~(uint64_t)EPOLL_TAG_MASK);
-
-			if ((data & EPOLL_TAG_MASK) == TAG_PORT)
+			object = tagged(&events[i], &tag);
+			if (tag == TAG_PORT)
 				port_receive(object);
 		}
 		client_run_ready(mux);

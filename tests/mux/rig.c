@@ -204,6 +204,16 @@ int rig_connect(struct rig *r)
 	return wire_connect_wait(r->socket, RIG_MS);
 }
 
+int rig_connect_reg(struct rig *r, const uint8_t *gid)
+{
+	int fd = rig_connect(r);
+	unsigned int err = wire_reg(fd, gid);
+
+	if (err)
+		DIE("REG: error %u", err);
+	return fd;
+}
+
 void rig_advance(struct rig *r, unsigned int ms)
 {
 	fabric_shm(r->f)->clock_skew_ns += (int64_t)ms * 1000000;

@@ -62,6 +62,8 @@ int rig_stop(struct rig *r, int sig);
 void rig_free(struct rig *r);
 
 int rig_connect(struct rig *r);
+/* A client that has a GID. */
+int rig_connect_reg(struct rig *r, const uint8_t *gid);
 /* Lets the daemon's clock jump. */
 void rig_advance(struct rig *r, unsigned int ms);
 /* One command to the control socket; the caller drops the reference. */

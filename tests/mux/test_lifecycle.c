@@ -37,14 +37,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static int connect_reg(struct rig *r, const uint8_t *gid)
-{
-	int fd = rig_connect(r);
-
-	assert_int_equal(wire_reg(fd, gid), 0);
-	return fd;
-}
-
 /* A connection whose process is a child, so that it can die; the parent has the socket too. */
 static int connect_as_child(struct rig *r, pid_t *pid)
 {
@@ -153,7 +145,7 @@ static void s11_dead_process(void **state)
 	}
 	assert_true(saw_timeout && saw_consumer);
 	/* The address is free, and the next client, on the same descriptor, gets nothing of the old one's. */
-	c = connect_reg(r, GA);
+	c = rig_connect_reg(r, GA);
 	mad_rep(mad, 0x56, va, va, CA_P, QPN_P);
 	rig_inject(r, GP, 1, mad);
 	rig_wait_dropped(r, "client_absent", 1);
@@ -223,7 +215,7 @@ static void s11_answered_dreq(void **state)
 static void s11_reconnect(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b;
+	int a = rig_connect_reg(r, GA), b;
 	uint8_t mad[MAD], in[MAD];
 	uint32_t va = connect_to_p(r, a, 0x21, 0x66);
 
@@ -247,7 +239,7 @@ static void s11_reconnect(void **state)
 	close(b);
 	/* By registration. */
 	rig_wait_status(r, "clients_in_grace", 1);
-	b = connect_reg(r, GA);
+	b = rig_connect_reg(r, GA);
 	assert_int_equal(rig_status(r, "clients_in_grace"), 0);
 	mad_pair(mad, DREP, 0x21, 0x66, 0x1);
 	assert_int_equal(wire_mad(b, GA, mad), 0);
@@ -258,7 +250,7 @@ static void s11_reconnect(void **state)
 static void s11_grace_is_not_for_others(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b;
+	int a = rig_connect_reg(r, GA), b;
 	uint8_t mad[MAD];
 	pid_t pid;
 
@@ -276,7 +268,7 @@ static void s11_grace_is_not_for_others(void **state)
 static void s11_unregistered_but_connected(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA);
+	int a = rig_connect_reg(r, GA);
 	uint8_t mad[MAD], in[MAD];
 	uint32_t va = connect_to_p(r, a, 0x31, 0x67);
 
@@ -408,7 +400,7 @@ static void manager_discard(struct rig *r)
 static void restart_keeps_all(struct rig *r, int sig)
 {
 	struct manager m = { .n = 0 };
-	int a = connect_reg(r, GA), b = connect_reg(r, GB), c = rig_connect(r);
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB), c = rig_connect(r);
 	uint8_t mad[MAD], in[MAD], frame[FRAME];
 	uint32_t va = connect_to_p(r, a, 0x21, 0x66);
 
@@ -469,7 +461,7 @@ static void s11_killed_daemon(void **state)
 static void s11_restart_without_fds(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA);
+	int a = rig_connect_reg(r, GA);
 	uint8_t mad[MAD], in[MAD];
 	uint32_t va = connect_to_p(r, a, 0x21, 0x66);
 
@@ -493,7 +485,7 @@ static void s11_restart_without_fds(void **state)
 static void s11_broken_state(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), fd;
+	int a = rig_connect_reg(r, GA), fd;
 	char path[96], junk[64];
 	struct stat st;
 
@@ -511,14 +503,14 @@ static void s11_broken_state(void **state)
 	close(fd);
 	rig_start(r);
 	assert_int_equal(rig_status(r, "sessions"), 0);
-	a = connect_reg(r, GA);
+	a = rig_connect_reg(r, GA);
 	close(a);
 }
 
 static void s11_restart_without_state(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA);
+	int a = rig_connect_reg(r, GA);
 	uint8_t mad[MAD], in[MAD];
 	uint32_t va = connect_to_p(r, a, 0xa001, 0x55);
 
@@ -554,7 +546,7 @@ static void s12_malformed(void **state)
 	};
 	static const int32_t lengths[] = { -1, 0, 24, 35, 257, 2147483647, -2147483647 - 1 };
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b = connect_reg(r, GB);
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB);
 	uint8_t mad[MAD], frame[FRAME], zero[16] = { 0 };
 	uint32_t va;
 
@@ -640,7 +632,7 @@ static void s12_malformed(void **state)
 static void s12_umad_input(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA);
+	int a = rig_connect_reg(r, GA);
 	uint8_t mad[MAD], in[MAD], raw[64 + 2048] = { 0 };
 	uint32_t va;
 
@@ -695,7 +687,7 @@ static unsigned long cpu_ticks(pid_t pid)
 static void s12_unplug(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA);
+	int a = rig_connect_reg(r, GA);
 	uint8_t mad[MAD], in[MAD];
 	unsigned long before;
 	unsigned int err;
@@ -775,7 +767,7 @@ static void s12_second_instance(void **state)
 
 	assert_int_not_equal(wait_exit(rig_spawn(r, NULL, NULL)), 0);
 	assert_true(rig_logged(r, "served by another mux"));
-	a = connect_reg(r, GA);
+	a = rig_connect_reg(r, GA);
 	close(a);
 	/* On another path it's the device that is taken. */
 	{
@@ -785,14 +777,14 @@ static void s12_second_instance(void **state)
 		assert_int_not_equal(wait_exit(rig_spawn(r, NULL, prefix)), 0);
 		assert_true(rig_logged(r, "taken by another program"));
 	}
-	a = connect_reg(r, GB);
+	a = rig_connect_reg(r, GB);
 	close(a);
 }
 
 static void s12_sigterm(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), status;
+	int a = rig_connect_reg(r, GA), status;
 	uint8_t mad[MAD];
 
 	/* Even while a write blocks. */

@@ -38,14 +38,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static int connect_reg(struct rig *r, const uint8_t *gid)
-{
-	int fd = rig_connect(r);
-
-	assert_int_equal(wire_reg(fd, gid), 0);
-	return fd;
-}
-
 /* Runs muxctl; returns what it printed, in static storage. */
 static const char *muxctl(struct rig *r, const char *args, int *status)
 {
@@ -66,7 +58,7 @@ static const char *muxctl(struct rig *r, const char *args, int *status)
 static void control(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), status;
+	int a = rig_connect_reg(r, GA), status;
 	const char *out;
 	uint8_t mad[MAD];
 	struct stat st;
@@ -141,7 +133,7 @@ static void control(void **state)
 static void pages(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), status;
+	int a = rig_connect_reg(r, GA), status;
 	uint8_t mad[MAD];
 	json_t *list;
 
@@ -370,7 +362,7 @@ static int setup_replace(void **state)
 static void clones(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b = connect_reg(r, GB);
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB);
 	uint8_t mad[MAD], x[MAD], y[MAD];
 
 	mad_req(mad, 1, 1, GA, GP, CA_A, QPN_A, SVC_TCP);
@@ -403,7 +395,7 @@ static int setup_small(void **state)
 static void exhaustion(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b = connect_reg(r, GB), c = rig_connect(r), d;
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB), c = rig_connect(r), d;
 	uint8_t mad[MAD], in[MAD];
 
 	for (unsigned int i = 0; i < 20; i++) {
@@ -512,7 +504,7 @@ static void privileges(void **state)
 	rig_option(r, "-u");
 	r->opts[r->n_opts++] = strdup("nobody");
 	rig_start(r);
-	a = connect_reg(r, GA);
+	a = rig_connect_reg(r, GA);
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)r->pid);
 	f = fopen(path, "re");
 	assert_non_null(f);
@@ -547,7 +539,7 @@ static void two_ports(void **state)
 	rig_option(r, "-c");
 	r->opts[r->n_opts++] = strdup(path);
 	rig_start(r);
-	a = connect_reg(r, GA);
+	a = rig_connect_reg(r, GA);
 	snprintf(path, sizeof(path), "%s/second", r->dir);
 	b = wire_connect_wait(path, RIG_MS);
 	assert_int_equal(wire_reg(b, GA), 0);
@@ -623,7 +615,7 @@ static void no_allocation(void **state)
 {
 	struct rig *r = *state;
 	struct double_shm *shm = fabric_shm(r->f);
-	int a = connect_reg(r, GA);
+	int a = rig_connect_reg(r, GA);
 	uint8_t mad[MAD], in[MAD];
 	uint64_t before = 0;
 	uint32_t va;

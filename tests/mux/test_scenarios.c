@@ -31,14 +31,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static int connect_reg(struct rig *r, const uint8_t *gid)
-{
-	int fd = rig_connect(r);
-
-	assert_int_equal(wire_reg(fd, gid), 0);
-	return fd;
-}
-
 static void s1_registration(void **state)
 {
 	struct rig *r = *state;
@@ -109,7 +101,7 @@ static void s1_refused_gids(void **state)
 static void s2_active(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA);
+	int a = rig_connect_reg(r, GA);
 	uint8_t mad[MAD], out[MAD], in[MAD];
 	uint32_t va, tid_low;
 
@@ -176,7 +168,7 @@ static void s2_active(void **state)
 static void s2_reuse_of_an_id(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA);
+	int a = rig_connect_reg(r, GA);
 	uint8_t mad[MAD], out[MAD], in[MAD];
 	uint32_t va, vb;
 
@@ -208,7 +200,7 @@ static void s2_reuse_of_an_id(void **state)
 static void s3_passive(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b = connect_reg(r, LB);
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, LB);
 	uint8_t mad[MAD], out[MAD], in[MAD], lp[16];
 	uint32_t vb;
 
@@ -266,7 +258,7 @@ static void s3_passive(void **state)
 static void s3_same_peer_id_twice(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA);
+	int a = rig_connect_reg(r, GA);
 	uint8_t mad[MAD], out[MAD], in[MAD];
 
 	/* Two peers with the same id and even the same transaction low half as others use. */
@@ -288,7 +280,7 @@ static void s3_same_peer_id_twice(void **state)
 static void s4_equal_ids(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b = connect_reg(r, GB);
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB);
 	uint8_t mad[MAD], out[MAD], in[MAD];
 	uint32_t va, vb, vs, ta, tb;
 
@@ -346,8 +338,8 @@ static void s5_rej_without_id(void **state)
 	mad_rej(mad, 0x90, 0, 1, 2, 4);
 	rig_inject(r, GP, 1, mad);
 	rig_wait_dropped(r, "unknown_id", 1);
-	a = connect_reg(r, GA);
-	b = connect_reg(r, GB);
+	a = rig_connect_reg(r, GA);
+	b = rig_connect_reg(r, GB);
 	mad_req(mad, 0x90, 0x90, GP, GA, CA_P, QPN_P, SVC_TCP);
 	rig_inject(r, GP, 1, mad);
 	rig_expect_mad(a, in, REQ, GA, GP);
@@ -421,7 +413,7 @@ static void local_connection(struct rig *r, int a, int b, const uint8_t *ga, con
 static void s6_local(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b = connect_reg(r, GB);
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB);
 	uint8_t mad[MAD], in[MAD];
 	uint32_t vc;
 
@@ -443,11 +435,11 @@ static void s6_local(void **state)
 static void s6_not_on_host(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b;
+	int a = rig_connect_reg(r, GA), b;
 	uint8_t far[16];
 
 	gid4(far, 0x0a0000fe);
-	b = connect_reg(r, far);
+	b = rig_connect_reg(r, far);
 	local_connection(r, a, b, GA, far, true);
 	close(a);
 	close(b);
@@ -466,7 +458,7 @@ static int setup_no_hairpin(void **state)
 static void s6_loopback(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b = connect_reg(r, GB);
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB);
 	uint8_t mad[MAD], far[16];
 
 	local_connection(r, a, b, GA, GB, false);
@@ -495,7 +487,7 @@ static void sidr_addrs(uint8_t *mad, const uint8_t *src, const uint8_t *dst)
 static void s7_sidr(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b = connect_reg(r, GB);
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB);
 	uint8_t mad[MAD], out[MAD], in[MAD], lp[16];
 	uint32_t id1, id2;
 
@@ -566,7 +558,7 @@ static void s7_sidr(void **state)
 static void other_messages(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA);
+	int a = rig_connect_reg(r, GA);
 	uint8_t mad[MAD], out[MAD], in[MAD];
 	uint32_t va;
 

@@ -49,14 +49,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-static int connect_reg(struct rig *r, const uint8_t *gid)
-{
-	int fd = rig_connect(r);
-
-	assert_int_equal(wire_reg(fd, gid), 0);
-	return fd;
-}
-
 static void s8_pieces(void **state)
 {
 	struct rig *r = *state;
@@ -175,7 +167,7 @@ static int setup_closed_std(void **state)
 static void s9_stops_reading(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b = connect_reg(r, GB);
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB);
 	uint8_t mad[MAD], in[MAD], frame[FRAME];
 	unsigned int got = 0, last = 0, id;
 	json_int_t dropped;
@@ -222,7 +214,7 @@ static void s9_stops_reading(void **state)
 static void s9_stalled_is_closed(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b = connect_reg(r, GB);
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB);
 	uint8_t mad[MAD];
 
 	mad_req(mad, 1, 1, GP, GB, CA_P, QPN_P, SVC_TCP);
@@ -258,7 +250,7 @@ static int setup_slow_rate(void **state)
 static void s9_flood(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b = connect_reg(r, GB);
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB);
 	unsigned int refused = 0, err;
 	uint8_t mad[MAD];
 
@@ -279,7 +271,7 @@ static void s9_flood(void **state)
 static void s9_unresolvable(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA), b = connect_reg(r, GB);
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB);
 	struct double_shm *shm = fabric_shm(r->f);
 	uint8_t mad[MAD], in[MAD], g[16];
 
@@ -312,7 +304,7 @@ static void s9_unresolvable(void **state)
 static void s9_unreachable_is_left_alone(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA);
+	int a = rig_connect_reg(r, GA);
 	struct double_shm *shm = fabric_shm(r->f);
 	uint8_t mad[MAD];
 
@@ -337,7 +329,7 @@ static void s9_unreachable_is_left_alone(void **state)
 static void duplicate_transaction(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA);
+	int a = rig_connect_reg(r, GA);
 	struct double_shm *shm = fabric_shm(r->f);
 	uint8_t mad[MAD];
 
@@ -391,7 +383,7 @@ static void wait_readable(int fd)
 static void s10_crossing(void **state)
 {
 	struct rig *r = *state;
-	int a = connect_reg(r, GA);
+	int a = rig_connect_reg(r, GA);
 	uint8_t frame[FRAME], m[FRAME], mad[MAD];
 	uint32_t va = established(r, a);
 
@@ -500,7 +492,7 @@ static void s10_interleavings(void **state)
 {
 	struct rig *r = *state;
 	const unsigned int steps = SLOW ? 15000 : 100000;
-	struct qemu q = { .fd = connect_reg(r, GA) };
+	struct qemu q = { .fd = rig_connect_reg(r, GA) };
 	uint32_t va = established(r, q.fd), sent = 0;
 	uint8_t pkt[PKT_SIZE];
 
