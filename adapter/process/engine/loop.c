@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* The helper thread, descriptors, and work. */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,14 +19,14 @@ enum {
 	BATCH = 32,
 	READY_BUDGET = 16,		/* connections that one unlock may serve */
 	LOCK_MISSES = 4,
-	SPIN_MIN_CPUS = 4,
 };
 
 #define NSEC_PER_SEC	1000000000ull
 #define MISS_NS		20000ull	/* the lock was busy: let the holder serve the sockets */
 #define WINDOW_MIN_NS	30000ull	/* between looks at a claim */
 #define WINDOW_MAX_NS	250000ull
-#define SPIN_NS		20000ull	/* after activity, where CPUs abound */
+#define SPIN_NS		25000ull	/* looks without sleep after activity, while a CPU is free */
+#define LOAD_NS		1000000ull	/* how long an answer about free CPUs is believed */
 #define SCAN_SPIN_NS	5000ull		/* no hook: looks without sleep after activity */
 #define SCAN_MIN_NS	10000ull
 #define SCAN_MAX_NS	1000000ull
@@ -41,12 +42,13 @@ static struct {
 	int epfd, evfd;
 	pthread_t thread;
 	bool running, parked;
-	uint64_t spin_ns;
+	int load_fd;			/* /proc/loadavg, or -1 */
+	unsigned int cpus;
 	struct fd_slot *slots;
 	uint32_t nslots, free_slot, nfds;
 	struct engine_work *work_head, **work_tail;
 	atomic_bool sleeping, wake;
-} loop = { .epfd = -1, .evfd = -1, .work_tail = &loop.work_head };
+} loop = { .epfd = -1, .evfd = -1, .load_fd = -1, .work_tail = &loop.work_head };
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread bool is_helper;
@@ -271,13 +273,41 @@ struct helper_state {
 	unsigned int misses;
 	bool more;			/* ready connections are left */
 	bool scan;			/* there are contexts without hook */
+	uint64_t load_time;
+	bool cpu_free;
 };
 
-static uint64_t helper_timeout(const struct helper_state *st, uint64_t now)
+/*
+ * Is there a CPU that nobody else wants?  Then a brief spin after activity serves the target of RDMA two context switches
+ * sooner.  Where every CPU is taken it would keep a program from running, most likely the very one that waits for us.
+ */
+static bool cpu_free(struct helper_state *st, uint64_t now)
+{
+	unsigned int running = 0;
+	char text[64] = "", *slash;
+	ssize_t n;
+
+	if (now - st->load_time < LOAD_NS)
+		return st->cpu_free;
+	st->load_time = now;
+	n = loop.load_fd >= 0 ? pread(loop.load_fd, text, sizeof(text) - 1, 0) : -1;
+	slash = n > 0 ? strchr(text, '/') : NULL;
+	/* "0.20 0.18 0.12 1/80 11206": runnable tasks, this one among them */
+	while (slash && slash > text && slash[-1] != ' ')
+		slash--;
+	if (slash)
+		running = (unsigned int)strtoul(slash, NULL, 10);
+	st->cpu_free = running && running <= loop.cpus;
+	return st->cpu_free;
+}
+
+static uint64_t helper_timeout(struct helper_state *st, uint64_t now)
 {
 	uint64_t ns = st->due == UINT64_MAX ? UINT64_MAX : st->due > now ? st->due - now : 0;
 
-	if (st->more || now - st->active < (st->scan ? SCAN_SPIN_NS : loop.spin_ns))
+	if (st->more)
+		return 0;
+	if (now - st->active < (st->scan ? SCAN_SPIN_NS : SPIN_NS) && (st->scan || cpu_free(st, now)))
 		return 0;
 	if (st->scan && st->scan_ns < ns)
 		ns = st->scan_ns;
@@ -294,10 +324,12 @@ static void helper_round(struct helper_state *st)
 {
 	struct epoll_event events[BATCH];
 	uint64_t now = engine_now();
+	bool woken;
 	int n = 0;
 
 	atomic_store(&loop.sleeping, true);
-	if (!atomic_exchange(&loop.wake, false)) {
+	woken = atomic_exchange(&loop.wake, false);
+	if (!woken) {
 		if (engine_claimed(now) && st->due > now) {
 			nap(st->window);
 			st->window = st->window * 2 < WINDOW_MAX_NS ? st->window * 2 : WINDOW_MAX_NS;
@@ -310,6 +342,9 @@ static void helper_round(struct helper_state *st)
 		}
 	}
 	atomic_store(&loop.sleeping, false);
+	/* nothing happened while spinning */
+	if (n <= 0 && !woken && !st->more && !st->scan && !atomic_load(&loop.wake) && st->due > engine_now())
+		return;
 
 	if (!engine_trylock()) {
 		/* Whoever holds it is probably a poller that serves the sockets himself. */
@@ -372,6 +407,7 @@ void engine_fork_child(void)
 	memset(&loop, 0, sizeof(loop));
 	loop.epfd = -1;
 	loop.evfd = -1;
+	loop.load_fd = -1;
 	loop.work_tail = &loop.work_head;
 	is_helper = false;
 	engine_lock_reinit();
@@ -399,9 +435,14 @@ static int start_thread(void)
 static int start(void)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = SLOT_NONE };
+	long cpus;
 	int ret;
 
-	loop.spin_ns = sysconf(_SC_NPROCESSORS_ONLN) >= SPIN_MIN_CPUS ? SPIN_NS : 0;
+	cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	loop.cpus = cpus > 0 ? (unsigned int)cpus : 1;
+	loop.load_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+	if (loop.load_fd >= 0)
+		loop.load_fd = host_fd_hide(loop.load_fd);
 	loop.epfd = epoll_create1(EPOLL_CLOEXEC);
 	if (loop.epfd < 0)
 		return -errno;
