@@ -2,6 +2,7 @@
 /*
  * Control calls: what they answer, what they refuse, and what other threads may do meanwhile.
  */
+#include <endian.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,6 +16,20 @@ enum {
 	ORD = 3,
 	IRD = 5,
 	MR_BYTES = 8 * SPY_PAGE,
+};
+
+/* Pages of doorbells: kinds of the send queues', and the places in each. */
+enum {
+	SDB_PAGE = 0,
+	SDB_ENTRY = 1,
+	SDB_SHARED = 2,
+	SDB_SLOTS = 32,
+	SDB_SLOT_SIZE = 128,
+	SDB_ENTRIES = 16,
+	SDB_ENTRY_SIZE = 256,
+	RDB_SLOTS = 128,
+	RDB_SLOT_SIZE = 32,
+	CDB_SLOTS = 512,
 };
 
 /* ------------------------------------------------------------------ destroying a CQ */
@@ -392,6 +407,85 @@ static void reset_starts_anew(void **state)
 	ts_buf_close(&buf);
 }
 
+/* ------------------------------------------------------------------ doorbells */
+
+static uint64_t doorbell(const volatile uint8_t *page, size_t offset)
+{
+	uint64_t val = *(const volatile uint64_t *)(page + offset);
+
+	return le64toh(val);
+}
+
+/* A QP and its CQ with doorbells of a kind: each value stands at its place. */
+static void ring_all(uint32_t sdb_type, uint32_t sdb_offset)
+{
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 }
+	};
+	struct ibv_send_wr send = { .opcode = IBV_WR_SEND }, *bad_send;
+	struct ibv_recv_wr recv = { .wr_id = 1 }, *bad_recv;
+	struct ibv_context *ctx;
+	size_t place;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+
+	memset(&spy_context, 0, sizeof(spy_context));
+	spy_context.force = true;
+	spy_context.sdb_type = sdb_type;
+	spy_context.sdb_offset = sdb_offset;
+	ctx = ibv_open_device(ts_dev()->ctx->device);
+	TS_CHECK(ctx);
+	assert_true(spy_context.sdb && spy_context.rdb && spy_context.cdb);
+	pd = ibv_alloc_pd(ctx);
+	TS_CHECK(pd);
+	cq = ibv_create_cq(ctx, 16, NULL, NULL, 0);
+	TS_CHECK(cq);
+	attr.send_cq = attr.recv_cq = cq;
+	qp = ibv_create_qp(pd, &attr);
+	TS_CHECK(qp);
+	spy_to_init(qp);
+
+	place = sdb_type == SDB_ENTRY ? sdb_offset * SDB_ENTRY_SIZE :
+					spy_qp.qpn % SDB_SLOTS * SDB_SLOT_SIZE;
+	if (ts_dev()->iwarp) {
+		TS_OK(ibv_post_send(qp, &send, &bad_send));
+		TS_EQ(doorbell(spy_context.sdb, place), (uint64_t)spy_qp.qpn << 32 | 1);
+		TS_EQ(le64toh(spy_qp.records[0]), (uint64_t)spy_qp.qpn << 32 | 1);
+	}
+	TS_OK(ibv_post_recv(qp, &recv, &bad_recv));
+	TS_EQ(doorbell(spy_context.rdb, spy_qp.qpn % RDB_SLOTS * RDB_SLOT_SIZE),
+	      (uint64_t)spy_qp.qpn << 32 | 1);
+	TS_OK(ibv_req_notify_cq(cq, 0));
+	TS_EQ(doorbell(spy_context.cdb, spy_cq.cqn % CDB_SLOTS * sizeof(uint64_t)),
+	      le64toh(*spy_cq.record));
+
+	TS_OK(ibv_destroy_qp(qp));
+	TS_OK(ibv_destroy_cq(cq));
+	TS_OK(ibv_dealloc_pd(pd));
+	TS_OK(ibv_close_device(ctx));
+}
+
+static void doorbells_of_all_kinds(void **state)
+{
+	(void)state;
+	ring_all(SDB_PAGE, 0);
+	ring_all(SDB_SHARED, 0);
+	ring_all(SDB_ENTRY, 0);
+	ring_all(SDB_ENTRY, 7);
+	ring_all(SDB_ENTRY, SDB_ENTRIES - 1);
+
+	/* What a future kernel might say. */
+	spy_context.sdb_type = SDB_ENTRY;
+	spy_context.sdb_offset = SDB_ENTRIES;
+	assert_null(ibv_open_device(ts_dev()->ctx->device));
+	TS_EQ(errno, EIO);
+	spy_context.sdb_type = SDB_SHARED + 1;
+	assert_null(ibv_open_device(ts_dev()->ctx->device));
+	TS_EQ(errno, EOPNOTSUPP);
+}
+
 /* ------------------------------------------------------------------ domains */
 
 static void domains_count_their_users(void **state)
@@ -521,6 +615,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(zero_based_regions),
 		cmocka_unit_test(access_flags_are_checked),
 		cmocka_unit_test(reset_starts_anew),
+		cmocka_unit_test(doorbells_of_all_kinds),
 		cmocka_unit_test(domains_count_their_users),
 		cmocka_unit_test(single_threaded_objects_work),
 	};

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <infiniband/verbs.h>
 #include <rdma/erdma-abi.h>
@@ -23,6 +24,7 @@ enum {
 };
 
 /* Known to libibverbs and its providers only. */
+struct verbs_context;
 struct verbs_mr;
 struct verbs_qp;
 
@@ -33,6 +35,9 @@ SPY_EXPORT int ibv_cmd_create_cq(struct ibv_context *context, int cqe,
 SPY_EXPORT int ibv_cmd_create_qp_ex(struct ibv_context *context, struct verbs_qp *qp,
 				    struct ibv_qp_init_attr_ex *attr, void *cmd, size_t cmd_size,
 				    void *resp, size_t resp_size);
+SPY_EXPORT int ibv_cmd_get_context(struct verbs_context *context, void *cmd, size_t cmd_size,
+				   void *resp, size_t resp_size);
+SPY_EXPORT void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
 SPY_EXPORT int ibv_cmd_destroy_cq(struct ibv_cq *cq);
 SPY_EXPORT int ibv_cmd_destroy_qp(struct ibv_qp *qp);
 SPY_EXPORT int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va,
@@ -43,6 +48,7 @@ SPY_EXPORT int ibv_cmd_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int
 SPY_EXPORT int ibv_dontfork_range(void *base, size_t size);
 SPY_EXPORT int ibv_dofork_range(void *base, size_t size);
 
+struct spy_context spy_context;
 struct spy_cq spy_cq;
 struct spy_qp spy_qp;
 int spy_fail[SPY_NUM_CALLS];
@@ -147,6 +153,55 @@ int ibv_cmd_create_qp_ex(struct ibv_context *context, struct verbs_qp *qp,
 	if (spy_qp_made)
 		spy_qp_made();
 	return 0;
+}
+
+/* Where the pages of the context that is being opened can be mapped. */
+static struct {
+	bool known;
+	uint64_t sdb, rdb, cdb;
+} offsets;
+
+int ibv_cmd_get_context(struct verbs_context *context, void *cmd, size_t cmd_size, void *resp,
+			size_t resp_size)
+{
+	int (*real)(struct verbs_context *, void *, size_t, void *, size_t) =
+		next("ibv_cmd_get_context");
+	struct erdma_uresp_alloc_ctx answer;
+	char *place = (char *)resp + resp_size - sizeof(answer);
+	int ret = real(context, cmd, cmd_size, resp, resp_size);
+
+	if (ret)
+		return ret;
+	memcpy(&answer, place, sizeof(answer));
+	if (spy_context.force) {
+		answer.sdb_type = spy_context.sdb_type;
+		answer.sdb_offset = spy_context.sdb_offset;
+		memcpy(place, &answer, sizeof(answer));
+	}
+	offsets.sdb = answer.sdb;
+	offsets.rdb = answer.rdb;
+	offsets.cdb = answer.cdb;
+	offsets.known = true;
+	return 0;
+}
+
+void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset)
+{
+	static void *(*real)(void *, size_t, int, int, int, off_t);
+	void *got;
+
+	if (!real)
+		real = next("mmap");
+	got = real(addr, len, prot, flags, fd, offset);
+	if (got == MAP_FAILED || !(flags & MAP_SHARED) || fd < 0 || !offsets.known)
+		return got;
+	if ((uint64_t)offset == offsets.sdb)
+		spy_context.sdb = got;
+	else if ((uint64_t)offset == offsets.rdb)
+		spy_context.rdb = got;
+	else if ((uint64_t)offset == offsets.cdb)
+		spy_context.cdb = got;
+	return got;
 }
 
 int ibv_cmd_destroy_cq(struct ibv_cq *cq)

@@ -25,6 +25,18 @@ enum {
 	SPY_PAGE = 4096,
 };
 
+/*
+ * The context that was opened last: its pages of doorbells. Before that, @force makes the kernel's
+ * answer one of another kind, as other adapters give it.
+ */
+struct spy_context {
+	volatile uint8_t *sdb, *rdb, *cdb;
+	bool force;
+	uint32_t sdb_type, sdb_offset;
+};
+
+extern struct spy_context spy_context;
+
 /* What came and went with the last creation of a CQ or QP. */
 struct spy_cq {
 	volatile uint64_t *record;
