@@ -82,9 +82,11 @@ static void test_no_version(void **state)
 		size_t len;
 		uint32_t error;
 	} first[] = {
-		{ 1, "\1\0\0\0", 4, EPROTONOSUPPORT }, { 1, "\0\0", 2, EINVAL },
+		{ 1, "\1\0\0\0", 4, EPROTONOSUPPORT },
+		{ 1, "\0\0", 2, EINVAL },
 		{ 1, "\0\0\0\0{}", 6, EINVAL }, /* no NUL */
-		{ 13, NULL, 0, EPROTO },	       { 4, "0123456789abcdef", 16, EPROTO },
+		{ 13, NULL, 0, EPROTO },
+		{ 4, "0123456789abcdef", 16, EPROTO },
 	};
 	struct vm vm;
 	struct vm_reply reply;
@@ -93,9 +95,9 @@ static void test_no_version(void **state)
 	(void)state;
 	for (i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
 		vm_connect(&vm, &server, 0);
-		assert_int_equal(
-			vm_call(&vm, first[i].command, first[i].body, first[i].len, &reply),
-			first[i].error);
+		assert_int_equal(vm_call(&vm, first[i].command, first[i].body, first[i].len,
+					 &reply),
+				 first[i].error);
 		assert_true(vm_is_closed(&vm));
 		vm_close(&vm);
 	}
@@ -106,11 +108,11 @@ static void test_no_version(void **state)
 static void test_framing(void **state)
 {
 	static const uint32_t headers[][4] = {
-		{ 13 << 16, 15, 0, 0 },		      /* shorter than a header */
+		{ 13 << 16, 15, 0, 0 }, /* shorter than a header */
 		{ 13 << 16, 0, 0, 0 },
-		{ 13 << 16, 0x7fffffff, 0, 0 },	      /* longer than anything */
+		{ 13 << 16, 0x7fffffff, 0, 0 }, /* longer than anything */
 		{ 13 << 16, 16 + 16 + (1 << 20) + 1, 0, 0 },
-		{ 13 << 16, 16, 1, 0 },		      /* a reply */
+		{ 13 << 16, 16, 1, 0 }, /* a reply */
 		{ 13 << 16, 16, 15, 0 },
 	};
 	struct vm vm;
@@ -250,10 +252,17 @@ static void test_access_bounds(void **state)
 {
 	static const uint64_t bad[][3] = {
 		/* offset, region, count */
-		{ 8 << 20, 0, 4 },	 { (8 << 20) - 3, 0, 4 }, { UINT64_MAX, 0, 1 },
-		{ UINT64_MAX - 3, 0, 4 }, { 253, 7, 4 },		  { 0, 1, 4 },
-		{ 0, 6, 4 },		 { 0, 8, 1 },		  { 0, 9, 4 },
-		{ 0, 0xffffffff, 4 },	 { 0, 0, (1 << 20) + 1 },
+		{ 8 << 20, 0, 4 },
+		{ (8 << 20) - 3, 0, 4 },
+		{ UINT64_MAX, 0, 1 },
+		{ UINT64_MAX - 3, 0, 4 },
+		{ 253, 7, 4 },
+		{ 0, 1, 4 },
+		{ 0, 6, 4 },
+		{ 0, 8, 1 },
+		{ 0, 9, 4 },
+		{ 0, 0xffffffff, 4 },
+		{ 0, 0, (1 << 20) + 1 },
 	};
 	struct {
 		uint64_t offset;
@@ -533,14 +542,21 @@ static void test_unreachable_memory(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_version),	     cmocka_unit_test(test_no_version),
-		cmocka_unit_test(test_framing),	     cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_info),	     cmocka_unit_test(test_config_writes),
-		cmocka_unit_test(test_access_bounds), cmocka_unit_test(test_dma_map),
-		cmocka_unit_test(test_many_windows), cmocka_unit_test(test_descriptors),
-		cmocka_unit_test(test_set_irqs),     cmocka_unit_test(test_posted),
+		cmocka_unit_test(test_version),
+		cmocka_unit_test(test_no_version),
+		cmocka_unit_test(test_framing),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_info),
+		cmocka_unit_test(test_config_writes),
+		cmocka_unit_test(test_access_bounds),
+		cmocka_unit_test(test_dma_map),
+		cmocka_unit_test(test_many_windows),
+		cmocka_unit_test(test_descriptors),
+		cmocka_unit_test(test_set_irqs),
+		cmocka_unit_test(test_posted),
 		cmocka_unit_test(test_client_that_does_not_read),
-		cmocka_unit_test(test_second_client), cmocka_unit_test(test_unreachable_memory),
+		cmocka_unit_test(test_second_client),
+		cmocka_unit_test(test_unreachable_memory),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
