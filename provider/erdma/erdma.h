@@ -60,9 +60,10 @@ struct erdma_context {
 
 struct erdma_pd {
 	struct ibv_pd pd;
-	struct erdma_pd *parent_of; /* parent domain: the real domain it stands for */
-	struct erdma_td *td;	    /* parent domain: may be NULL */
-	atomic_uint num_users;	    /* parent domains, and QPs and CQs of a parent domain */
+	struct erdma_pd *parent_of;	  /* parent domain: the real domain it stands for */
+	struct erdma_td *td;		  /* parent domain: may be NULL */
+	atomic_uint num_users;		  /* parent domains, and QPs and CQs of a parent domain */
+	struct erdma_allocator allocator; /* parent domain: for rings */
 };
 
 struct erdma_td {
@@ -246,7 +247,7 @@ static __erdma_inline void erdma_ring(__le64 *rec, void *db, uint64_t val)
 
 /*
  * Domains. A parent domain passes for the PD it stands for everywhere in the core; what it adds is
- * the promise of its thread domain.
+ * the promise of its thread domain, and memory for the rings of its objects.
  */
 struct ibv_pd *erdma_alloc_pd(struct ibv_context *context);
 int erdma_dealloc_pd(struct ibv_pd *pd);

@@ -14,31 +14,67 @@
 #include "erdma_buf.h"
 #include "erdma_lock.h"
 
-int erdma_buf_alloc(struct erdma_buf *buf, size_t size)
+static int get_memory(struct erdma_buf *buf, const struct erdma_allocator *allocator)
 {
 	void *addr;
+
+	if (allocator && allocator->alloc) {
+		addr = allocator->alloc(allocator->pd, allocator->pd_context, buf->size,
+					sysconf(_SC_PAGESIZE), buf->resource_type);
+		if (!addr) {
+			errno = ENOMEM;
+			return -1;
+		}
+		if (addr != IBV_ALLOCATOR_USE_DEFAULT) {
+			buf->addr = addr;
+			buf->allocator = allocator;
+			return 0;
+		}
+	}
+
+	addr = mmap(NULL, buf->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (addr == MAP_FAILED)
+		return -1;
+	buf->addr = addr;
+	buf->allocator = NULL;
+	return 0;
+}
+
+static void put_memory(struct erdma_buf *buf)
+{
+	const struct erdma_allocator *allocator = buf->allocator;
+
+	if (allocator)
+		allocator->free(allocator->pd, allocator->pd_context, buf->addr,
+				buf->resource_type);
+	else
+		munmap(buf->addr, buf->size);
+	buf->addr = NULL;
+}
+
+int erdma_buf_alloc(struct erdma_buf *buf, size_t size, const struct erdma_allocator *allocator,
+		    uint64_t resource_type)
+{
 	int ret;
 
-	size = align(size, sysconf(_SC_PAGESIZE));
-	addr = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (addr == MAP_FAILED)
+	buf->size = align(size, sysconf(_SC_PAGESIZE));
+	buf->resource_type = resource_type;
+	if (get_memory(buf, allocator))
 		return -1;
 
 	errno = 0;
-	ret = ibv_dontfork_range(addr, size);
+	ret = ibv_dontfork_range(buf->addr, buf->size);
 	if (ret) {
 		/* Some versions return the error, others leave it in errno. */
 		if (!errno)
 			errno = ret > 0 ? ret : ENOMEM;
 		ret = errno;
-		munmap(addr, size);
+		put_memory(buf);
 		errno = ret;
 		return -1;
 	}
 
-	memset(addr, 0, size);
-	buf->addr = addr;
-	buf->size = size;
+	memset(buf->addr, 0, buf->size);
 	return 0;
 }
 
@@ -47,8 +83,7 @@ void erdma_buf_free(struct erdma_buf *buf)
 	int saved_errno = errno;
 
 	ibv_dofork_range(buf->addr, buf->size);
-	munmap(buf->addr, buf->size);
-	buf->addr = NULL;
+	put_memory(buf);
 	errno = saved_errno;
 }
 

@@ -138,7 +138,8 @@ static struct erdma_cq *create_cq(struct ibv_context *context,
 		goto err_free;
 	}
 
-	if (erdma_buf_alloc(&cq->buf, (size_t)depth * ERDMA_CQE_SIZE)) {
+	if (erdma_buf_alloc(&cq->buf, (size_t)depth * ERDMA_CQE_SIZE,
+			    parent ? &parent->allocator : NULL, ERDMA_RES_TYPE_CQ)) {
 		ret = errno;
 		goto err_qps;
 	}

@@ -47,7 +47,7 @@ static struct erdma_dbrec_page *add_page(struct erdma_dbrec_pool *pool)
 	struct erdma_buf buf;
 	unsigned int slots;
 
-	if (erdma_buf_alloc(&buf, ERDMA_DBREC_SLOT_SIZE))
+	if (erdma_buf_alloc(&buf, ERDMA_DBREC_SLOT_SIZE, NULL, 0))
 		return NULL;
 
 	slots = buf.size / ERDMA_DBREC_SLOT_SIZE;

@@ -6,6 +6,9 @@
 
 #include "erdma.h"
 
+#define ERDMA_PARENT_DOMAIN_MASK \
+	(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+
 struct ibv_pd *erdma_alloc_pd(struct ibv_context *context)
 {
 	struct ib_uverbs_alloc_pd_resp resp;
@@ -91,11 +94,17 @@ struct ibv_pd *erdma_alloc_parent_domain(struct ibv_context *context,
 
 	if (ibv_check_alloc_parent_domain(attr))
 		return NULL;
-	if (attr->comp_mask) {
-		verbs_err(&to_ectx(context)->vctx,
-			  "parent domain: comp_mask %#x asks for allocators, there are none\n",
+	if (!check_comp_mask(attr->comp_mask, ERDMA_PARENT_DOMAIN_MASK)) {
+		verbs_err(&to_ectx(context)->vctx, "parent domain: unknown comp_mask %#x\n",
 			  attr->comp_mask);
 		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if ((attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) &&
+	    (!attr->alloc || !attr->free)) {
+		verbs_err(&to_ectx(context)->vctx,
+			  "parent domain: alloc and free must both be given\n");
+		errno = EINVAL;
 		return NULL;
 	}
 	real = to_epd(attr->pd);
@@ -115,6 +124,13 @@ struct ibv_pd *erdma_alloc_parent_domain(struct ibv_context *context,
 		pd->td = to_etd(attr->td);
 		atomic_fetch_add(&pd->td->num_users, 1);
 	}
+	pd->allocator.pd = &pd->pd;
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) {
+		pd->allocator.alloc = attr->alloc;
+		pd->allocator.free = attr->free;
+	}
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+		pd->allocator.pd_context = attr->pd_context;
 	ibv_initialize_parent_domain(&pd->pd, &real->pd);
 	return &pd->pd;
 }

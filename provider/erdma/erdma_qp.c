@@ -199,12 +199,13 @@ static void unreserve_cqs(struct erdma_cq *send_cq, struct erdma_cq *recv_cq)
 		erdma_cq_unreserve(recv_cq);
 }
 
-static int alloc_queues(struct erdma_context *ctx, struct erdma_qp *qp, uint32_t num_blocks,
-			uint32_t num_rqe)
+static int alloc_queues(struct erdma_context *ctx, struct erdma_qp *qp, struct erdma_pd *pd,
+			uint32_t num_blocks, uint32_t num_rqe)
 {
+	size_t size = rq_offset(num_blocks) + (size_t)num_rqe * ERDMA_RQE_SIZE;
 	int ret;
 
-	if (erdma_buf_alloc(&qp->buf, rq_offset(num_blocks) + (size_t)num_rqe * ERDMA_RQE_SIZE))
+	if (erdma_buf_alloc(&qp->buf, size, &pd->allocator, ERDMA_RES_TYPE_QP))
 		return errno;
 
 	qp->dbrecs = erdma_dbrec_alloc(&ctx->dbrecs);
@@ -314,7 +315,7 @@ static struct erdma_qp *create_qp(struct ibv_context *context, struct ibv_qp_ini
 
 	num_blocks = roundup_pow_of_two(max(attr->cap.max_send_wr, 1u) * ERDMA_MAX_WQE_BLOCKS);
 	num_rqe = roundup_pow_of_two(max(attr->cap.max_recv_wr, 1u));
-	ret = alloc_queues(ctx, qp, num_blocks, num_rqe);
+	ret = alloc_queues(ctx, qp, to_epd(attr->pd), num_blocks, num_rqe);
 	if (ret)
 		goto err_free;
 

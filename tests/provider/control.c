@@ -8,6 +8,8 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
+#include <rdma/ib_user_ioctl_verbs.h>
+
 #include "tests/accept/harness.h"
 #include "tests/provider/spy.h"
 
@@ -532,6 +534,118 @@ static void domains_count_their_users(void **state)
 	TS_EQ(errno, EINVAL);
 }
 
+struct arena {
+	int mode; /* of the next request: its own memory, the default, none */
+	unsigned int given, returned, asked;
+	void *last;
+};
+
+enum {
+	OWN,
+	DEFAULT,
+	NONE
+};
+
+static void *arena_alloc(struct ibv_pd *pd, void *context, size_t size, size_t alignment,
+			 uint64_t type)
+{
+	struct arena *arena = context;
+
+	assert_non_null(pd);
+	assert_int_equal(type >> 32, RDMA_DRIVER_ERDMA);
+	TS_EQ(size % SPY_PAGE, 0);
+	TS_EQ(alignment % SPY_PAGE, 0);
+	arena->asked++;
+	if (arena->mode == DEFAULT)
+		return IBV_ALLOCATOR_USE_DEFAULT;
+	if (arena->mode == NONE)
+		return NULL;
+	arena->last = aligned_alloc(alignment, size);
+	assert_non_null(arena->last);
+	/* What was there before is not to be seen by the kernel. */
+	memset(arena->last, 0xff, size);
+	arena->given++;
+	return arena->last;
+}
+
+static void arena_free(struct ibv_pd *pd, void *context, void *p, uint64_t type)
+{
+	struct arena *arena = context;
+
+	assert_non_null(pd);
+	assert_int_equal(type >> 32, RDMA_DRIVER_ERDMA);
+	arena->returned++;
+	free(p);
+}
+
+static void rings_of_the_application(void **state)
+{
+	struct arena arena = { .mode = OWN };
+	struct ibv_parent_domain_init_attr pd_attr = {
+		.pd = ts_dev()->pd,
+		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+			     IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
+		.alloc = arena_alloc,
+		.free = arena_free,
+		.pd_context = &arena,
+	};
+	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 100, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD };
+	struct ibv_pd *plain = ts_dev()->pd;
+	struct ts_attr attr = { 0 };
+	struct ibv_cq_ex *cq;
+	struct ts_pair pair;
+	struct ts_buf buf;
+	struct ibv_wc wc[2];
+
+	(void)state;
+	ts_buf_open(&buf, SPY_PAGE);
+	cq_attr.parent_domain = ibv_alloc_parent_domain(ts_dev()->ctx, &pd_attr);
+	TS_CHECK(cq_attr.parent_domain);
+	for (int mode = OWN; mode <= DEFAULT; mode++) {
+		memset(&arena, 0, sizeof(arena));
+		arena.mode = mode;
+		cq = ibv_create_cq_ex(ts_dev()->ctx, &cq_attr);
+		TS_CHECK(cq);
+		if (mode == OWN)
+			assert_ptr_equal(spy_cq.ring, arena.last);
+		assert_true(spy_cq.ring_clean);
+		attr.scq = attr.rcq = ibv_cq_ex_to_cq(cq);
+		ts_dev()->pd = cq_attr.parent_domain;
+		ts_pair_open(&pair, &attr, &attr);
+		ts_dev()->pd = plain;
+		TS_EQ(arena.asked, 3);
+		TS_OK(ts_post_recv(pair.b.qp, 1, &buf, MSG, MSG));
+		TS_OK(ts_post(pair.a.qp, IBV_WR_SEND, 2, &buf, 0, 8, 0, 0, 0));
+		ts_poll(attr.scq, wc, 2);
+		TS_EQ(wc[0].status | wc[1].status, 0);
+		ts_pair_close(&pair);
+		TS_OK(ibv_destroy_cq(attr.scq));
+		TS_EQ(arena.given, mode == OWN ? 3 : 0);
+		TS_EQ(arena.returned, arena.given);
+	}
+
+	arena.mode = NONE;
+	assert_null(ibv_create_cq_ex(ts_dev()->ctx, &cq_attr));
+	TS_EQ(errno, ENOMEM);
+	arena.mode = OWN;
+	spy_fail[SPY_DONTFORK] = EAGAIN;
+	assert_null(ibv_create_cq_ex(ts_dev()->ctx, &cq_attr));
+	TS_EQ(errno, EAGAIN);
+	spy_fail[SPY_CREATE_CQ] = EPERM;
+	assert_null(ibv_create_cq_ex(ts_dev()->ctx, &cq_attr));
+	TS_EQ(errno, EPERM);
+	TS_EQ(arena.returned, arena.given);
+	TS_OK(ibv_dealloc_pd(cq_attr.parent_domain));
+
+	pd_attr.free = NULL;
+	assert_null(ibv_alloc_parent_domain(ts_dev()->ctx, &pd_attr));
+	TS_EQ(errno, EINVAL);
+	pd_attr.comp_mask = 1u << 31;
+	assert_null(ibv_alloc_parent_domain(ts_dev()->ctx, &pd_attr));
+	TS_EQ(errno, EOPNOTSUPP);
+	ts_buf_close(&buf);
+}
+
 static void single_threaded_objects_work(void **state)
 {
 	struct ibv_td_init_attr td_attr = { 0 };
@@ -617,6 +731,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(reset_starts_anew),
 		cmocka_unit_test(doorbells_of_all_kinds),
 		cmocka_unit_test(domains_count_their_users),
+		cmocka_unit_test(rings_of_the_application),
 		cmocka_unit_test(single_threaded_objects_work),
 	};
 
