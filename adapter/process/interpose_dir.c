@@ -139,14 +139,43 @@ INTERPOSE int closedir(DIR *dir)
 
 /* ------------------------------------------------------------------ working directory */
 
-/*
- * A directory of ours alone cannot be it: the kernel and every program that is started would know nothing of
- * it.  So chdir() there fails, as without this library.
- */
+static int do_chdir(const char *path)
+{
+	struct vfs_res res;
+	int ret;
+
+	switch (vfs_lookup(AT_FDCWD, path, true, &res)) {
+	case VFS_NODE:
+		if (res.node->type != VNODE_DIR) {
+			errno = ENOTDIR;
+			return -1;
+		}
+		if (!res.real_too)
+			return vfs_cwd_enter(res.node);
+		ret = REAL(chdir)(res.path);
+		break;
+	case VFS_ERROR:
+		errno = res.err;
+		return -1;
+	case VFS_REAL_PATH:
+		ret = REAL(chdir)(res.path);
+		break;
+	default:
+		ret = REAL(chdir)(path);
+		break;
+	}
+	if (!ret && !fdtab_foreign())
+		vfs_cwd_changed();
+	return ret;
+}
+
 INTERPOSE int chdir(const char *path)
 {
-	int ret = REAL(chdir)(path);
+	int ret;
 
+	if (!vfs_elsewhere(AT_FDCWD, path))
+		return do_chdir(path);
+	ret = REAL(chdir)(path);
 	if (!ret && !fdtab_foreign())
 		vfs_cwd_changed();
 	return ret;
@@ -154,11 +183,52 @@ INTERPOSE int chdir(const char *path)
 
 INTERPOSE int fchdir(int fd)
 {
-	int ret = REAL(fchdir)(fd);
+	struct vnode *node = NULL;
+	bool placeholder = false;
+	int ret;
 
+	if (host_fd_ours(fd))
+		node = vfs_fd_dir(fd, &placeholder);
+	if (node && placeholder && node->type == VNODE_DIR)
+		return vfs_cwd_enter(node);
+	ret = REAL(fchdir)(fd);
 	if (!ret && !fdtab_foreign())
 		vfs_cwd_changed();
 	return ret;
+}
+
+INTERPOSE char *getcwd(char *buf, size_t size)
+{
+	char path[PATH_MAX];
+
+	if (!vfs_cwd_virtual(path))
+		return REAL(getcwd)(buf, size);
+	if (!buf && !size)
+		return strdup(path);
+	if (!size || strlen(path) >= size) {
+		errno = size ? ERANGE : EINVAL;
+		return NULL;
+	}
+	if (!buf)
+		buf = malloc(size);
+	return buf ? strcpy(buf, path) : NULL;
+}
+
+char *__getcwd_chk(char *buf, size_t size, size_t room);
+
+INTERPOSE char *__getcwd_chk(char *buf, size_t size, size_t room)
+{
+	char path[PATH_MAX];
+
+	return size > room || !vfs_cwd_virtual(path) ? REAL(__getcwd_chk)(buf, size, room) :
+						       getcwd(buf, size);
+}
+
+INTERPOSE char *get_current_dir_name(void)
+{
+	char path[PATH_MAX];
+
+	return vfs_cwd_virtual(path) ? strdup(path) : REAL(get_current_dir_name)();
 }
 
 /* ------------------------------------------------------------------ scandir */

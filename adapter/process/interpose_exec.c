@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include "adapter/process/libc.h"
 #include "adapter/process/settings.h"
+#include "adapter/process/vfs.h"
 
 enum {
 	ENV_TEXT_MAX = 8192
@@ -92,6 +93,8 @@ static bool complete(char *const env[])
 
 	if (!self_path)
 		return true;
+	if (vfs_cwd_entry()[0] || entry_of(env, VFS_CWD_ENV))
+		return false;
 	preload = entry_of(env, PRELOAD);
 	return preload && holds(preload, self_path) && entry_of(env, HOST) &&
 	       (!drivers_entry[0] || entry_of(env, DRIVERS));
@@ -108,7 +111,8 @@ static char **add_missing(char *const env[], char **room, char *text)
 	char *end;
 
 	for (; env && *env; env++) {
-		if (strncmp(*env, PRELOAD, strlen(PRELOAD)))
+		if (strncmp(*env, PRELOAD, strlen(PRELOAD)) &&
+		    strncmp(*env, VFS_CWD_ENV, strlen(VFS_CWD_ENV)))
 			room[count++] = *env;
 	}
 	if (!preload || !*preload) {
@@ -124,10 +128,12 @@ static char **add_missing(char *const env[], char **room, char *text)
 	if (!entry_of(room, HOST))
 		room[count++] = host_entry;
 	room[count] = NULL;
-	if (drivers_entry[0] && !entry_of(room, DRIVERS)) {
+	if (drivers_entry[0] && !entry_of(room, DRIVERS))
 		room[count++] = drivers_entry;
-		room[count] = NULL;
-	}
+	/* a working directory the kernel does not know of */
+	if (vfs_cwd_entry()[0])
+		room[count++] = (char *)vfs_cwd_entry();
+	room[count] = NULL;
 	return room;
 }
 
@@ -137,8 +143,8 @@ static char **add_missing(char *const env[], char **room, char *text)
 		 (char **)(env) :                                                \
 		 add_missing(                                                    \
 			 env,                                                    \
-			 memset(alloca((count_of(env) + 4) * sizeof(char *)), 0, \
-				(count_of(env) + 4) * sizeof(char *)),           \
+			 memset(alloca((count_of(env) + 5) * sizeof(char *)), 0, \
+				(count_of(env) + 5) * sizeof(char *)),           \
 			 alloca(sizeof(preload_entry) + 2 +                      \
 				(entry_of(env, PRELOAD) ? strlen(entry_of(env, PRELOAD)) : 0))))
 

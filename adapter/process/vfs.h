@@ -85,12 +85,25 @@ static inline bool vfs_absolute(const char *path)
 
 /*
  * The directory of the tree that is the working directory, where relative paths begin: NULL when it is none, or not NULL
- * when that is not known yet.  Only directories that the real system has too can be it.
+ * when that is not known yet.
  */
 extern struct vnode *vfs_cwd;
 
-/* The working directory has changed. */
+/* The kernel's working directory has changed. */
 void vfs_cwd_changed(void);
+
+/*
+ * Enter a directory of ours alone.  The kernel's working directory becomes the nearest real one above, so that what does
+ * not come by here (making or removing files) meets sysfs.  0, or -1 with errno.
+ */
+int vfs_cwd_enter(struct vnode *node);
+
+/* When the working directory is one of ours alone: its path in @path (PATH_MAX). */
+bool vfs_cwd_virtual(char *path);
+
+/* The same for programs that are started: an environment entry, or an empty string.  No lock. */
+#define VFS_CWD_ENV "ERDMA_CWD="
+const char *vfs_cwd_entry(void);
 
 /*
  * Not worth a lookup: the usual case of an interposed call's (dirfd, path).  A NULL path is the real call's matter; the

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "adapter/process/fdtab.h"
@@ -197,25 +198,114 @@ static struct vnode unknown;
 
 struct vnode *vfs_cwd = &unknown;
 
+static char
+	cwd_entry[sizeof(VFS_CWD_ENV) + PATH_MAX]; /* for children; empty: the kernel's is right */
+static bool cwd_inherited_used;
+
+static void cwd_set(struct vnode *node)
+{
+	__atomic_store_n(&vfs_cwd, node, __ATOMIC_RELEASE);
+}
+
 void vfs_cwd_changed(void)
 {
-	__atomic_store_n(&vfs_cwd, &unknown, __ATOMIC_RELAXED);
+	cwd_inherited_used = true;
+	cwd_entry[0] = 0;
+	cwd_set(&unknown);
+}
+
+const char *vfs_cwd_entry(void)
+{
+	return cwd_entry;
+}
+
+/* Does the real system have this directory? */
+static bool is_real(const struct vnode *node, char *path)
+{
+	struct stat st;
+
+	vfs_path(node, path);
+	return node->merged && !REAL(stat)(path, &st);
+}
+
+/* The nearest directory above @node, or itself, that the real system has. */
+static void real_above(const struct vnode *node, char *path)
+{
+	while (!is_real(node, path) && node->parent)
+		node = node->parent;
+}
+
+int vfs_cwd_enter(struct vnode *node)
+{
+	char path[PATH_MAX];
+
+	real_above(node, path);
+	if (REAL(chdir)(path))
+		return -1;
+	/* the child of vfork() shares this memory, but not the directory */
+	if (fdtab_foreign())
+		return 0;
+	vfs_cwd_changed();
+	strcpy(cwd_entry, VFS_CWD_ENV);
+	vfs_path(node, cwd_entry + strlen(VFS_CWD_ENV));
+	cwd_set(node);
+	return 0;
+}
+
+/* The parent was in a directory of ours alone when it started this program. */
+static struct vnode *cwd_inherited(const char *real)
+{
+	static const size_t skip = sizeof(VFS_CWD_ENV) - 2; /* without the equals sign */
+	char name[sizeof(VFS_CWD_ENV)], above[PATH_MAX];
+	struct vnode *node;
+	const char *path;
+
+	if (cwd_inherited_used)
+		return NULL;
+	cwd_inherited_used = true;
+	memcpy(name, VFS_CWD_ENV, skip);
+	name[skip] = 0;
+	path = getenv(name);
+	if (!path || *path != '/' || strlen(path) >= PATH_MAX)
+		return NULL;
+	node = node_at(path);
+	if (!node || node->type != VNODE_DIR)
+		return NULL;
+	real_above(node, above);
+	if (strcmp(above, real))
+		return NULL;
+	strcpy(cwd_entry, VFS_CWD_ENV);
+	strcat(cwd_entry, path);
+	return node;
 }
 
 static struct vnode *cwd_node(void)
 {
-	struct vnode *node = __atomic_load_n(&vfs_cwd, __ATOMIC_RELAXED);
+	struct vnode *node = __atomic_load_n(&vfs_cwd, __ATOMIC_ACQUIRE);
 	int saved_errno = errno;
 	char path[PATH_MAX];
 
 	if (node != &unknown)
 		return node;
 	node = NULL;
-	if (getcwd(path, sizeof(path)) && vfs_absolute(path))
-		node = strcmp(path, "/") ? node_at(path) : vfs_root();
+	if (REAL(getcwd)(path, sizeof(path)) && vfs_absolute(path)) {
+		node = cwd_inherited(path);
+		if (!node)
+			node = strcmp(path, "/") ? node_at(path) : vfs_root();
+	}
 	errno = saved_errno;
-	__atomic_store_n(&vfs_cwd, node, __ATOMIC_RELAXED);
+	cwd_set(node);
 	return node;
+}
+
+bool vfs_cwd_virtual(char *path)
+{
+	/* one look at the environment tells programs that never were in the tree */
+	if (__atomic_load_n(&vfs_cwd, __ATOMIC_ACQUIRE) && cwd_node() && cwd_entry[0]) {
+		strcpy(path, cwd_entry + strlen(VFS_CWD_ENV));
+		return true;
+	}
+	return false;
 }
 
 enum vfs_where vfs_lookup(int dirfd, const char *path, bool follow, struct vfs_res *res)

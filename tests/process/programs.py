@@ -98,6 +98,16 @@ def listings():
 
 
 @test
+def working_directory():
+    """In a directory that the kernel does not have, for the shell and what it starts."""
+    out = start("sh", "-c", "cd /sys/class/infiniband && pwd -P && echo * && cat erdma_0/node_type && cd erdma_0/ports && ls"
+                " && cd 1 && sh -c 'cat state; cd /etc; cat < /dev/null; sh -c pwd' && env -C /etc ls -d passwd")
+    assert out == "/sys/class/infiniband\nerdma_0\n4: RNIC\n1\n4: ACTIVE\n/etc\npasswd\n", out
+    if shutil.which("ibstatus"):
+        expect(start("ibstatus"), r"Infiniband device 'erdma_0' port 1 status", r"state:\s+4: ACTIVE")
+
+
+@test
 def python_walks():
     program = """
 import glob, os, pathlib

@@ -446,8 +446,9 @@ static void relative_to_the_root(void **state)
 
 static void working_directory(void **state)
 {
+	char buf[PATH_MAX], *path;
 	struct stat st;
-	char buf[64];
+	DIR *dir;
 	int fd;
 
 	(void)state;
@@ -463,9 +464,32 @@ static void working_directory(void **state)
 	assert_int_equal(stat("../../etc/passwd", &st), 0);
 	assert_int_equal(fstatat(AT_FDCWD, "", &st, AT_EMPTY_PATH), 0);
 	assert_true(S_ISDIR(st.st_mode));
-	assert_int_equal(chdir("/sys/class/infiniband"), -1);
-	assert_int_equal(errno, ENOENT);
+	/* where the kernel has no such directory */
+	assert_int_equal(chdir("infiniband"), 0);
+	assert_string_equal(getcwd(buf, sizeof(buf)), "/sys/class/infiniband");
+	assert_int_equal(chdir("erdma_0/ports/1"), 0);
+	assert_string_equal(getcwd(buf, sizeof(buf)), PCI "/infiniband/erdma_0/ports/1");
+	assert_null(getcwd(buf, 10));
+	assert_int_equal(errno, ERANGE);
+	path = getcwd(NULL, 0);
+	assert_string_equal(path, PCI "/infiniband/erdma_0/ports/1");
+	free(path);
+	assert_int_equal(access("state", R_OK), 0);
+	assert_int_equal(access("../../node_type", R_OK), 0);
+	dir = opendir(".");
+	assert_non_null(dir);
+	assert_non_null(readdir(dir));
+	closedir(dir);
+	assert_null(realpath("nothing", buf));
+	assert_int_equal(chdir("state"), -1);
+	assert_int_equal(errno, ENOTDIR);
+	fd = open("../..", O_RDONLY | O_DIRECTORY);
+	assert_int_equal(fchdir(fd), 0);
+	close(fd);
+	assert_int_equal(access("node_type", R_OK), 0);
+	assert_int_equal(mkdir("new", 0755), -1);
 	assert_int_equal(chdir("/"), 0);
+	assert_string_equal(getcwd(buf, sizeof(buf)), "/");
 	assert_int_equal(access("dev/infiniband/rdma_cm", R_OK), 0);
 	assert_int_equal(access("etc/passwd", R_OK), 0);
 	assert_int_equal(chdir("/etc"), 0);
