@@ -36,7 +36,7 @@ bool pci_log_allow(struct pci_log_budget *budget, uint64_t now_ns, const char *w
 	if (budget->used > burst)
 		return false;
 	if (budget->used++ == burst) {
-		pci_log(PCI_LOG_ERR, who, "more messages of this kind are left out");
+		pci_log(PCI_LOG_INFO, who, "more messages of this kind are left out");
 		return false;
 	}
 	return true;

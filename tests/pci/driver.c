@@ -181,6 +181,10 @@ void drv_probe(struct drv *d, struct vm *vm, enum drv_kind kind)
 	vm_r32(vm, kind == DRV_61 ? 0x4c : 0x0c);
 	vm_wire(vm, 0);
 	assert_true(drv_init(d, vm, kind));
+	/* of a life before this one */
+	for (n = 0; n <= DRV_CEQS; n++)
+		if (vm->event[n] >= 0)
+			vm_irqs(vm, n, 0);
 	for (n = 1; n <= DRV_CEQS; n++) {
 		d->ceq[n] = vm_alloc(vm, 65536);
 		memset(body, 0, sizeof(body));
