@@ -270,20 +270,51 @@ static void peer_disconnects(void **state)
 {
 	struct seen seen;
 	struct bench t;
+	struct ibv_wc wc;
 
 	(void)state;
 	open_bench(&t, PLAIN, false);
+	/* in RoCE mode RTS is reached before the peer has been heard */
+	TS_OK(post_one(&t, IBV_WR_RDMA_READ, SEND_ID, true));
+	ts_poll_ok(t.pair.a.scq, &wc);
 	make_outstanding(&t, 4, true);
-	post_recvs(&t, 6);
+	if (ts_dev()->iwarp)
+		post_recvs(&t, 6);
 	TS_OK(ibv_destroy_qp(t.pair.b.qp));
 	t.pair.b.qp = NULL;
 	if (t.pair.b.id)
 		t.pair.b.id->qp = NULL;
-	collect(&t, &seen, 5, 6);
+	collect(&t, &seen, 5, ts_dev()->iwarp ? 6 : 0);
 	check_queue(&t, seen.send, seen.nsend, SEND_ID, 1);
 	check_queue(&t, seen.recv, seen.nrecv, RECV_ID, 0);
+	if (!ts_dev()->iwarp && seen.send[0].status && seen.send[0].status != IBV_WC_RETRY_EXC_ERR)
+		TS_FAIL("the first request fails with %s", ibv_wc_status_str(seen.send[0].status));
 	if (t.pair.a.events)
 		ts_event(t.pair.a.events, RDMA_CM_EVENT_DISCONNECTED);
+	close_bench(&t);
+}
+
+/* On RoCE a peer that has left is noticed by what is sent to it; receives stay posted until then. */
+static void vanished_peer_is_noticed_by_sending(void **state)
+{
+	struct seen seen;
+	struct bench t;
+	struct ibv_wc wc;
+
+	(void)state;
+	if (ts_dev()->iwarp)
+		ts_skip("only for RoCE");
+	open_bench(&t, PLAIN, false);
+	TS_OK(post_one(&t, IBV_WR_RDMA_READ, SEND_ID, true));
+	ts_poll_ok(t.pair.a.scq, &wc);
+	post_recvs(&t, 3);
+	TS_OK(ibv_destroy_qp(t.pair.b.qp));
+	t.pair.b.qp = NULL;
+	ts_poll_none(t.pair.a.rcq);
+	TS_OK(post_one(&t, IBV_WR_RDMA_READ, SEND_ID, true));
+	collect(&t, &seen, 1, 3);
+	TS_EQ(seen.send[0].status, IBV_WC_RETRY_EXC_ERR);
+	check_queue(&t, seen.recv, seen.nrecv, RECV_ID, 0);
 	close_bench(&t);
 }
 
@@ -383,6 +414,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(extended_unsignalled),
 		cmocka_unit_test(error_state_goes_on),
 		cmocka_unit_test(peer_disconnects),
+		cmocka_unit_test(vanished_peer_is_noticed_by_sending),
 		cmocka_unit_test(local_disconnect),
 		cmocka_unit_test(nothing_after_destroy),
 		cmocka_unit_test(reset_takes_nothing),

@@ -538,32 +538,6 @@ static void dereg_in_mid_transfer(void **state)
 	munmap(p, len);
 }
 
-/* Memory that the program unmaps under a region: an error, and both processes live. */
-static void unmapped_memory(void **state)
-{
-	struct ibv_wc wc;
-	struct bench t;
-	struct ibv_mr *mr;
-	uint8_t *p;
-
-	(void)state;
-	for (int read = 0; read < 2; read++) {
-		p = map(16 * PAGE, 0);
-		TS_CHECK(p);
-		mr = ibv_reg_mr(ts_dev()->pd, p, 16 * PAGE, TS_ACCESS_ALL);
-		TS_CHECK(mr);
-		open_bench(&t);
-		munmap(p, 16 * PAGE);
-		TS_OK(ts_post(t.pair.a.qp, read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 1, &t.local,
-			      0, LINE, (uintptr_t)p + PAGE, mr->rkey, 0));
-		/* hardware keeps the pages pinned; here they are gone, and that must be no crash */
-		ts_poll(t.pair.a.scq, &wc, 1);
-		ts_sleep_ms(20);
-		close_bench(&t);
-		TS_OK(ibv_dereg_mr(mr));
-	}
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -584,7 +558,6 @@ int main(int argc, char **argv)
 		cmocka_unit_test(refused_registrations),
 		cmocka_unit_test(dereg_stops_access),
 		cmocka_unit_test(dereg_in_mid_transfer),
-		cmocka_unit_test(unmapped_memory),
 	};
 
 	return ts_main(argc, argv, "memory_region", tests, sizeof(tests) / sizeof(*tests), NULL);

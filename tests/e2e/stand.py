@@ -164,8 +164,8 @@ class Program:
     @classmethod
     def end_all(cls):
         for program in cls.all:
-            if program.running():
-                program.kill()
+            # what it started may outlive it
+            program.kill()
             program.output.close()
         cls.all = []
 
