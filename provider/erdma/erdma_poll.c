@@ -156,20 +156,19 @@ static __erdma_inline void free_sq(struct erdma_sq *sq, uint16_t pi)
 	atomic_store_explicit(&sq->ci, pi, memory_order_release);
 }
 
-static __erdma_inline bool rq_empty(const struct erdma_rq *rq)
+/*
+ * Takes the oldest receive. Its place in the ring is @index, of which only the low bits count.
+ * Returns false if none is posted.
+ */
+static __erdma_inline bool take_rq(struct erdma_rq *rq, uint32_t index, uint64_t *wr_id)
 {
-	return atomic_load_explicit(&rq->pi, memory_order_acquire) ==
-	       atomic_load_explicit(&rq->ci, memory_order_relaxed);
-}
+	uint32_t ci = atomic_load_explicit(&rq->ci, memory_order_relaxed);
 
-/* Takes the oldest receive. Its place in the ring is @index, of which only the low bits count. */
-static __erdma_inline uint64_t take_rq(struct erdma_rq *rq, uint32_t index)
-{
-	uint64_t wr_id = rq->wr_ids[index & rq->mask];
-
-	atomic_store_explicit(&rq->ci, atomic_load_explicit(&rq->ci, memory_order_relaxed) + 1,
-			      memory_order_release);
-	return wr_id;
+	if (unlikely(atomic_load_explicit(&rq->pi, memory_order_acquire) == ci))
+		return false;
+	*wr_id = rq->wr_ids[index & rq->mask];
+	atomic_store_explicit(&rq->ci, ci + 1, memory_order_release);
+	return true;
 }
 
 /* A completion that has been taken from the ring. */
@@ -214,12 +213,10 @@ static __erdma_inline bool account(struct erdma_cq *cq, struct erdma_qp *qp,
 	struct erdma_swr *swr;
 
 	if (c->hdr & ERDMA_CQE_QTYPE) {
-		if (unlikely(rq_empty(&qp->rq))) {
-			bad_recv(cq, qp);
-			return false;
-		}
-		c->wr_id = take_rq(&qp->rq, index);
-		return true;
+		if (likely(take_rq(&qp->rq, index, &c->wr_id)))
+			return true;
+		bad_recv(cq, qp);
+		return false;
 	}
 
 	swr = find_swr(&qp->sq, index);
@@ -328,9 +325,8 @@ static __erdma_inline int poll(struct erdma_cq *cq, int num_entries, struct ibv_
 		}
 
 		if (hdr & ERDMA_CQE_QTYPE) {
-			if (unlikely(rq_empty(&qp->rq)))
+			if (unlikely(!take_rq(&qp->rq, index, &wc->wr_id)))
 				return poll_any(cq, n, num_entries, wc);
-			wc->wr_id = take_rq(&qp->rq, index);
 		} else {
 			swr = find_swr(&qp->sq, index);
 			if (unlikely(!swr))
