@@ -115,6 +115,7 @@ static void test_framing(void **state)
 		{ 13 << 16, 16, 1, 0 }, /* a reply */
 		{ 13 << 16, 16, 15, 0 },
 	};
+	static const char reset[16] = { 1, 0, 13, 0, 16 };
 	struct vm vm;
 	size_t i;
 
@@ -132,7 +133,7 @@ static void test_framing(void **state)
 	/* one byte at a time */
 	vm_open(&vm, &server, 0);
 	for (i = 0; i < 16; i++) {
-		assert_int_equal(send(vm.sock, "\1\0\15\0\20\0\0\0\0\0\0\0\0\0\0" + i, 1, 0), 1);
+		assert_int_equal(send(vm.sock, &reset[i], 1, 0), 1);
 		usleep(1000);
 	}
 	vm.id = 1;
