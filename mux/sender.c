@@ -254,29 +254,15 @@ void sender_free(struct sender *s)
 	put(s);
 }
 
-struct umad_pkt *sender_slot(struct sender *s, unsigned int lane)
+bool sender_post(struct sender *s, unsigned int lane, const struct umad_pkt *pkt)
 {
 	struct worker *w = &s->workers[lane % s->lanes];
 	uint32_t tail = atomic_load_explicit(&w->tail, memory_order_relaxed) + w->unflushed;
 
 	if (tail - atomic_load_explicit(&w->head, memory_order_acquire) >= LANE_SLOTS)
-		return NULL;
-	return &w->ring[tail & LANE_MASK];
-}
-
-void sender_commit(struct sender *s, unsigned int lane)
-{
-	s->workers[lane % s->lanes].unflushed++;
-}
-
-bool sender_post(struct sender *s, unsigned int lane, const struct umad_pkt *pkt)
-{
-	struct umad_pkt *slot = sender_slot(s, lane);
-
-	if (!slot)
 		return false;
-	*slot = *pkt;
-	sender_commit(s, lane);
+	w->ring[tail & LANE_MASK] = *pkt;
+	w->unflushed++;
 	return true;
 }
 

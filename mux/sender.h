@@ -36,9 +36,6 @@ void sender_free(struct sender *s);
 
 /* Puts a MAD on a lane. False if the lane is full. The MAD leaves at the next sender_flush(). */
 bool sender_post(struct sender *s, unsigned int lane, const struct umad_pkt *pkt);
-/* The place for the next MAD of a lane, to be filled and then posted by sender_commit(); NULL if full. */
-struct umad_pkt *sender_slot(struct sender *s, unsigned int lane);
-void sender_commit(struct sender *s, unsigned int lane);
 void sender_flush(struct sender *s);
 
 /* Gives a MAD to an idle probe. Returns the probe's number, or -1 if all are busy. */

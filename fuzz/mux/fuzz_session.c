@@ -27,7 +27,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Stands for the threads: a MAD is written at once. */
 struct sender {
-	struct umad_pkt slot;
 	uint32_t seen[SEEN]; /* ids that went out */
 	unsigned int n_seen;
 	bool probing, fail;
@@ -68,18 +67,6 @@ bool sender_post(struct sender *s, unsigned int lane, const struct umad_pkt *pkt
 	(void)lane;
 	written(s, pkt);
 	return true;
-}
-
-struct umad_pkt *sender_slot(struct sender *s, unsigned int lane)
-{
-	(void)lane;
-	return &s->slot;
-}
-
-void sender_commit(struct sender *s, unsigned int lane)
-{
-	(void)lane;
-	written(s, &s->slot);
 }
 
 void sender_flush(struct sender *s)
