@@ -152,7 +152,7 @@ struct client {
 	int pidfd;    /* -1: unknown or exited */
 	bool closing; /* to be closed at the end of the turn */
 	bool hangup;  /* the peer has closed its side */
-	bool exited; /* the process is gone, and the connection was before it */
+	bool exited;  /* the process is gone, and the connection was before it */
 	bool stalled;
 	uint64_t async_at_ms; /* since when the client has not read */
 	uint64_t gone_at_ms;
