@@ -195,7 +195,9 @@ struct host_file *host_file_get(int fd)
 	if (!host_fd_ours(fd) || fdtab_foreign())
 		return NULL;
 	if (REAL(fstat)(fd, &st)) {
+		/* closed behind our back: no file has these */
 		errno = saved_errno;
+		st.st_dev = 0;
 		st.st_ino = 0;
 	}
 	pthread_mutex_lock(&fd_lock);
