@@ -136,6 +136,12 @@ uint64_t ea_tcp_discarded(const struct ea_link *link);
 void ea_tcp_hangup(struct ea_link *link, int err);
 
 /*
+ * Send an RDMA Write of no bytes, which changes nothing at the peer, past the core.  For a peer that may have missed
+ * that input came.  EAGAIN: FPDUs are under way anyway, or the socket is full; EPIPE: not OPEN any more.
+ */
+int ea_tcp_nudge(struct ea_link *link);
+
+/*
  * Free the link; a QP that is still connected goes down with ECONNABORTED.  The descriptor stays
  * open and is the caller's to close. @reset: arrange (SO_LINGER 0) that close() resets the
  * connection instead of sending what the kernel still has.

@@ -400,6 +400,35 @@ static unsigned int socket_failed(struct ea_tcp *tcp, int err)
 	return EA_TCP_ENDED;
 }
 
+int ea_tcp_nudge(struct ea_link *link)
+{
+	static const struct ea_tx_msg msg = { .tagged = true, .opcode = EA_RDMAP_WRITE };
+	uint8_t fpdu[FPDU_HDR_MAX + EA_FPDU_TRAILER_MAX];
+	struct ea_tcp *tcp = to_tcp(link);
+	uint32_t len, crc;
+	ssize_t sent;
+
+	if (tcp->closing || tcp->tx.shut)
+		return EPIPE;
+	if (tcp->tx.frame < tcp->tx.nframes)
+		return EAGAIN;
+	len = put_header(&msg, 0, EA_DDP_TAGGED_LEN, true, fpdu);
+	crc = ea_crc32c_add(ea_crc32c_start(), fpdu, len);
+	len += put_trailer(EA_DDP_TAGGED_LEN, tcp->crc ? &crc : NULL, fpdu + len);
+	sent = send(tcp->fd, fpdu, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	if (sent < 0)
+		return errno == EINTR || errno == EWOULDBLOCK ? EAGAIN : errno;
+	if ((size_t)sent < len) {
+		/* nothing can follow a part of a frame */
+		ea_tcp_hangup(link, ENOBUFS);
+		return EPIPE;
+	}
+	tcp->stats.tx_calls++;
+	tcp->stats.tx_bytes += (uint64_t)sent;
+	tcp->stats.tx_fpdus++;
+	return 0;
+}
+
 unsigned int ea_tcp_progress_tx(struct ea_link *link, size_t budget)
 {
 	struct ea_tcp *tcp = to_tcp(link);

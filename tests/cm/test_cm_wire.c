@@ -10,7 +10,12 @@
 #include "adapter/wire/rdmap.h"
 #include "tests/cm/cm_rig.h"
 
-enum { WAIT_MS = 3000, QUIET_MS = 150 };
+enum { WAIT_MS = 3000, QUIET_MS = 150, BRIEF_MS = 30 };
+
+/* zero-length RDMA Write, CRC not in use */
+static const uint8_t empty_write[] = {
+	0, 14, 0xc1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+};
 
 static int tcp_connect(const struct rig *rig)
 {
@@ -109,12 +114,12 @@ static void test_markers(void **state)
 	rig_unlisten(&rig);
 }
 
-/* Nothing is sent before the peer's first FPDU; then the message that waits comes. */
-static void quiet_until_first_fpdu(const struct ea_mpa_frame *req)
+/*
+ * Nothing is sent before the peer's first FPDU; then the message that waits comes.  A peer that promised no FPDU and
+ * sends none gets it all the same.
+ */
+static void quiet_until_first_fpdu(const struct ea_mpa_frame *req, bool peer_sends)
 {
-	static const uint8_t rtr[] = {	/* zero-length RDMA Write, CRC not in use */
-		0, 14, 0xc1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-	};
 	uint8_t buf[EA_MPA_FRAME_MAX];
 	struct rig_end server;
 	struct rdma_cm_event *event;
@@ -141,8 +146,9 @@ static void quiet_until_first_fpdu(const struct ea_mpa_frame *req)
 	assert_memory_equal(rep.private_data, "yes", 3);
 	if (req->rtr)
 		assert_int_equal(rep.rtr, req->rtr);
-	assert_int_equal(receive(fd, buf, sizeof(buf), QUIET_MS), -1);
-	send_all(fd, rtr, sizeof(rtr));
+	assert_int_equal(receive(fd, buf, sizeof(buf), req->rtr ? 3 * QUIET_MS : BRIEF_MS), -1);
+	if (peer_sends)
+		send_all(fd, empty_write, sizeof(empty_write));
 	n = receive(fd, buf, sizeof(buf), WAIT_MS);
 	assert_int_equal(n, ea_fpdu_len(EA_DDP_UNTAGGED_LEN + sizeof("impatient")));
 	assert_int_equal(ea_ddp_decode(buf + EA_FPDU_LEN_SIZE, EA_DDP_HDR_MAX, &hdr), EA_DDP_OK);
@@ -165,9 +171,77 @@ static void test_quiet(void **state)
 	};
 
 	(void)state;
-	quiet_until_first_fpdu(&rev1);
-	quiet_until_first_fpdu(&rev2);
-	quiet_until_first_fpdu(&p2p);
+	quiet_until_first_fpdu(&rev1, true);
+	quiet_until_first_fpdu(&rev2, true);
+	quiet_until_first_fpdu(&p2p, true);
+	quiet_until_first_fpdu(&rev1, false);
+	quiet_until_first_fpdu(&rev2, false);
+}
+
+/* What comes on @fd within @ms must be empty RDMA Writes; how many. */
+static int count_empty_writes(int fd, int ms)
+{
+	uint8_t buf[sizeof(empty_write)];
+	int n = 0;
+
+	while (receive(fd, buf, sizeof(buf), ms) == (ssize_t)sizeof(buf)) {
+		assert_memory_equal(buf, empty_write, sizeof(buf));
+		n++;
+	}
+	return n;
+}
+
+/*
+ * The active side sends its first FPDU at once, and repeats it a few times for a peer that may have missed it, until it
+ * hears something.
+ */
+static void active_to_responder(bool peer_sends)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct ea_mpa_frame req, rep;
+	socklen_t len = sizeof(addr);
+	struct ea_mpa_terms terms;
+	uint8_t buf[EA_MPA_FRAME_MAX];
+	struct rig_end client;
+	size_t need, size;
+	int fd, listener;
+	ssize_t n;
+
+	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(listener, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&addr, &len), 0);
+	rig_client(&client, (struct sockaddr *)&addr);
+	rig_connect(&client, NULL, 0);
+	fd = accept(listener, NULL, NULL);
+	assert_true(fd >= 0);
+	close(listener);
+	n = receive(fd, buf, sizeof(buf), WAIT_MS);
+	assert_true(n > 0);
+	assert_int_equal(ea_mpa_decode(EA_MPA_REQUEST, EA_MPA_ACCEPT_STANDARD, buf, (size_t)n, &req, &need),
+			 EA_MPA_OK);
+	ea_mpa_answer(&req, 1, 1, false, &rep, &terms);
+	assert_int_equal(terms.rtr, EA_MPA_RTR_WRITE);
+	size = ea_mpa_encode(EA_MPA_REPLY, &rep, buf, sizeof(buf), NULL);
+	send_all(fd, buf, size);
+	rig_expect(client.channel, RDMA_CM_EVENT_ESTABLISHED);
+	if (peer_sends) {
+		send_all(fd, empty_write, sizeof(empty_write));
+		/* some may have been on their way */
+		assert_in_range(count_empty_writes(fd, 2 * QUIET_MS), 1, 3);
+	} else {
+		assert_int_equal(count_empty_writes(fd, 3 * QUIET_MS), 4);
+	}
+	close(fd);
+	rig_expect(client.channel, RDMA_CM_EVENT_DISCONNECTED);
+	rig_end_free(&client);
+}
+
+static void test_active_first(void **state)
+{
+	(void)state;
+	active_to_responder(true);
+	active_to_responder(false);
 }
 
 /* A slow active side: the frame comes byte by byte. */
@@ -227,6 +301,7 @@ int main(void)
 		cmocka_unit_test(test_garbage),
 		cmocka_unit_test(test_markers),
 		cmocka_unit_test(test_quiet),
+		cmocka_unit_test(test_active_first),
 		cmocka_unit_test(test_slow),
 		cmocka_unit_test(test_long_private_data),
 	};

@@ -516,6 +516,59 @@ static void create_errors(void **state)
 	}
 }
 
+/* The bytes of a nudge, and that it keeps out of a frame under way. */
+static void nudge_one(bool crc)
+{
+	static const uint8_t head[] = { 0, 14, 0xc1, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
+	struct bytes in = { 0 };
+	struct peer_fpdu fpdu;
+	struct rig rig;
+	size_t pos = 0;
+	int fds[2];
+
+	rig_sockets(fds, false);
+	rig_open(&rig, fds[0], MEM, &(struct rig_options){ .crc = crc });
+	assert_int_equal(ea_tcp_nudge(rig.link), 0);
+	assert_false(peer_read(fds[1], &in, &rig));
+	assert_int_equal(in.len, sizeof(head) + EA_FPDU_CRC_SIZE);
+	assert_memory_equal(in.p, head, sizeof(head));
+	assert_true(peer_take(&in, &pos, &fpdu, crc));
+	assert_int_equal(fpdu.opcode, EA_RDMAP_WRITE);
+	assert_int_equal(fpdu.len, 0);
+
+	rig_post_write(&rig, 0, HALF, RIG_STAG, 0, 0);
+	ea_tcp_progress_tx(rig.link, SIZE_MAX);
+	assert_int_equal(ea_tcp_nudge(rig.link), EAGAIN);
+	assert_false(peer_read(fds[1], &in, &rig));
+	assert_int_equal(ea_tcp_nudge(rig.link), 0);
+	assert_false(peer_read(fds[1], &in, &rig));
+	while (pos < in.len)
+		assert_true(peer_take(&in, &pos, &fpdu, crc));
+	assert_int_equal(fpdu.len, 0);
+
+	ea_tcp_hangup(rig.link, ECONNRESET);
+	assert_int_equal(ea_tcp_nudge(rig.link), EPIPE);
+	close(fds[1]);
+	bytes_free(&in);
+	rig_close(&rig);
+}
+
+static void nudges(void **state)
+{
+	struct pair pair;
+
+	(void)state;
+	nudge_one(false);
+	nudge_one(true);
+	/* a device takes it without a trace */
+	pair_open(&pair, true, &(struct rig_options){ .crc = true });
+	assert_int_equal(ea_tcp_nudge(pair.a.link), 0);
+	one_size(&pair, 100, 1);
+	assert_int_equal(ea_tcp_nudge(pair.b.link), 0);
+	one_size(&pair, 100, 2);
+	pair_close(&pair);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -534,6 +587,7 @@ int main(void)
 		cmocka_unit_test(budgets),
 		cmocka_unit_test(longest_message),
 		cmocka_unit_test(cost_of_large_messages),
+		cmocka_unit_test(nudges),
 		cmocka_unit_test(create_errors),
 	};
 

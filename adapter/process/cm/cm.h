@@ -192,6 +192,8 @@ struct cm_conn {
 	struct ea_link *link;
 	struct cm_conn *prev, *next;	/* all connections */
 	bool rx_first;			/* passive: nothing is sent before the peer's first FPDU */
+	struct engine_timer first;	/* the peer's first FPDU does not come */
+	uint64_t nudge_ns;		/* active: when to look again */
 	bool notified;
 	unsigned int rx_wait, tx_wait;	/* enum ea_tcp_wait */
 	bool held_end;			/* the peer has ended while a message is held */

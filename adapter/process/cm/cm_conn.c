@@ -22,6 +22,17 @@ enum {
 #define LINGER_NS	(5 * CM_SEC)
 #define HELD_NS		(1 * CM_SEC)	/* the peer has ended, and the program posts no receive for what it sent */
 #define GONE_NS		(1 * CM_SEC)	/* the peer has left, and something is to be sent */
+/*
+ * A responder sends no FPDU before it has the initiator's first (RFC 5044 section 7.1.2), which makes sure that the
+ * initiator is ready.  One that promises none and waits for ours, as Linux's siw does, is ready after that time.
+ */
+#define FIRST_NS	(CM_SEC / 5)
+/*
+ * Linux's siw arms its receiver after it has sent its reply, and what came in between lies there until more comes.  So an
+ * initiator that has heard nothing sends an empty RDMA Write some time after the first FPDU; each time waits longer.
+ */
+#define NUDGE_NS	(CM_SEC / 100)
+#define NUDGE_MAX_NS	(CM_SEC / 2)
 #define EXIT_NS		(CM_SEC / 2)	/* a process that ends waits that long at most */
 
 static struct cm_conn *conns;
@@ -70,6 +81,7 @@ static void detach(struct cm_conn *conn)
 	struct host_qp *qp = conn->ec.qp;
 
 	engine_timer_cancel(&conn->timer);
+	engine_timer_cancel(&conn->first);
 	engine_conn_del(&conn->ec);
 	if (qp && qp->conn == conn)
 		qp->conn = NULL;
@@ -189,6 +201,28 @@ static bool first_fpdu_seen(const struct cm_conn *conn)
 
 	ea_tcp_stats(conn->link, &stats);
 	return stats.rx_fpdus;
+}
+
+static void first_is_late(struct engine_timer *timer)
+{
+	struct cm_conn *conn = container_of(timer, struct cm_conn, first);
+
+	if (conn->phase != CONN_OPEN || first_fpdu_seen(conn))
+		return;
+	conn->rx_first = false;
+	conn->notified = true;
+	engine_conn_ready(&conn->ec);
+}
+
+static void nudge(struct engine_timer *timer)
+{
+	struct cm_conn *conn = container_of(timer, struct cm_conn, first);
+
+	if (conn->phase != CONN_OPEN || first_fpdu_seen(conn) || ea_tcp_nudge(conn->link) == EPIPE)
+		return;
+	conn->nudge_ns *= 5;
+	if (conn->nudge_ns <= NUDGE_MAX_NS)
+		engine_timer_set(&conn->first, conn->nudge_ns);
 }
 
 static void progress_rx(struct cm_conn *conn)
@@ -332,6 +366,14 @@ int cm_conn_open(struct cm_conn *conn, struct host_qp *qp, const struct ea_mpa_t
 	conn->qpn = qp->qpn;
 	conn->phase = CONN_OPEN;
 	conn->rx_first = !active;
+	if (conn->rx_first && !terms->rtr) {
+		conn->first.fire = first_is_late;
+		engine_timer_set(&conn->first, FIRST_NS);
+	} else if (active && qp->dev->mode == HOST_IWARP) {
+		conn->nudge_ns = NUDGE_NS;
+		conn->first.fire = nudge;
+		engine_timer_set(&conn->first, NUDGE_NS);
+	}
 	conn->rx_wait = EA_TCP_MORE;
 	conn->tx_wait = EA_TCP_MORE;
 	return 0;
