@@ -98,7 +98,7 @@ struct engine_conn {
 	uint32_t (*progress)(struct engine_conn *conn, uint32_t what);
 	struct host_qp *qp;		/* NULL when the QP is gone already */
 	struct engine_conn *next;	/* private */
-	bool queued, held;
+	bool queued, held, counted;
 };
 
 /* qp and efd.fd set; efd may be registered already.  Queues it once.  0 or -errno. */

@@ -16,7 +16,12 @@ enum {
 #define CLAIM_NS	25000ull	/* a poller that has not come back for so long has left */
 #define IDLE_GAP_NS	700ull
 #define YIELD_NS	15000ull	/* a poller that waits so long offers its CPU */
-#define OTHERS_NS	20000ull	/* how often a poller serves what is not his own */
+/*
+ * How often a poller serves what is not his own: other connections soon, for the peer of one may wait (the target of
+ * RDMA often polls for something else), listeners at leisure.
+ */
+#define OTHERS_NS	2000ull
+#define LISTENERS_NS	20000ull
 
 static struct engine_qp *qps;
 static struct engine_cq *cqs;
@@ -30,6 +35,7 @@ static struct engine_conn *ready_head, **ready_tail = &ready_head;
 static _Atomic(uint64_t) poll_stamp;
 static _Atomic(uint32_t) poll_streak;
 static uint64_t others_stamp;
+static unsigned int conn_count;
 
 static struct engine_qp *engine_qp(const struct host_qp *qp)
 {
@@ -160,6 +166,8 @@ int engine_conn_add(struct engine_conn *conn)
 	if (ret)
 		return ret;
 	conn->held = false;
+	conn->counted = true;
+	conn_count++;
 	engine_qp(conn->qp)->conn = conn;
 	engine_conn_ready(conn);
 	return 0;
@@ -183,6 +191,9 @@ void engine_conn_del(struct engine_conn *conn)
 {
 	engine_conn_detach(conn);
 	unready(conn);
+	if (conn->counted)
+		conn_count--;
+	conn->counted = false;
 	engine_fd_del(&conn->efd);
 }
 
@@ -271,7 +282,7 @@ static void claim(uint64_t now)
  * Input is asked for directly.  A full socket is not asked at each poll, which would take its lock from the side that empties it:
  * epoll tells when a good part of it is free.  True: there is such a socket.
  */
-static bool poll_conns(struct engine_cq *ecq)
+static bool poll_conns(struct engine_cq *ecq, unsigned int *own)
 {
 	struct engine_conn *conn;
 	bool full = false;
@@ -280,7 +291,10 @@ static bool poll_conns(struct engine_cq *ecq)
 	/* by index: progress may remove a QP's connection, never the QP */
 	for (i = 0; i < ecq->nqps; i++) {
 		conn = ecq->qps[i]->conn;
-		if (!conn || conn->held)
+		if (!conn)
+			continue;
+		++*own;
+		if (conn->held)
 			continue;
 		full |= conn->efd.events & EPOLLOUT;
 		if (conn->efd.events & EPOLLIN)
@@ -292,6 +306,7 @@ static bool poll_conns(struct engine_cq *ecq)
 bool engine_poll_inline(struct engine_cq *ecq)
 {
 	uint64_t now = engine_now();
+	unsigned int own = 0;
 
 	if (ecq->idle_polls >= IDLE_POLLS) {
 		if (now - ecq->last_try < IDLE_GAP_NS)
@@ -310,7 +325,8 @@ bool engine_poll_inline(struct engine_cq *ecq)
 	if (!engine_trylock())
 		return false;
 	claim(now);
-	if (ecq->nqps > DIRECT_CONNS || poll_conns(ecq) || now - others_stamp > OTHERS_NS) {
+	if (ecq->nqps > DIRECT_CONNS || poll_conns(ecq, &own) ||
+	    now - others_stamp > (conn_count > own ? OTHERS_NS : LISTENERS_NS)) {
 		engine_dispatch();
 		others_stamp = now;
 	}
@@ -491,4 +507,5 @@ void engine_progress_forget(void)
 	ready_tail = &ready_head;
 	atomic_store(&poll_streak, 0);
 	others_stamp = 0;
+	conn_count = 0;
 }
