@@ -189,8 +189,7 @@ struct host_cq {
 	struct host_evq *channel;		/* or NULL */
 	struct host_evq *async;			/* or NULL */
 	unsigned int comp_events, async_events; /* pushed so far */
-	unsigned int qp_count;			/* QPs (each side counts) that use this CQ */
-	struct host_qp *qps;			/* they, by host_qp.next_on_scq / next_on_rcq */
+	unsigned int qp_count;			/* QPs that use this CQ */
 	void *engine;				/* engine's own */
 };
 
@@ -201,8 +200,6 @@ struct host_qp {
 	uint32_t handle;
 	uint64_t user_handle;
 	struct host_cq *scq, *rcq;
-	struct host_qp *next_on_scq; /* chain of scq->qps */
-	struct host_qp *next_on_rcq; /* chain of rcq->qps where rcq != scq */
 	volatile uint64_t *sq_record, *rq_record;
 	uint64_t sq_seen, rq_seen; /* last doorbell values given to the core */
 	struct ea_qp *core;

@@ -42,38 +42,12 @@ static int check_caps(const struct ib_uverbs_qp_cap *cap)
 }
 
 /* Engine lock held. */
-static void chain_add(struct host_qp *qp)
+static void count_users(struct uv_qp *qp, int change)
 {
-	qp->next_on_scq = qp->scq->qps;
-	qp->scq->qps = qp;
-	qp->scq->qp_count++;
-	if (qp->rcq != qp->scq) {
-		qp->next_on_rcq = qp->rcq->qps;
-		qp->rcq->qps = qp;
-		qp->rcq->qp_count++;
-	}
-}
-
-static struct host_qp **chain_next(struct host_qp *qp, const struct host_cq *cq)
-{
-	return qp->scq == cq ? &qp->next_on_scq : &qp->next_on_rcq;
-}
-
-static void chain_cut(struct host_qp *qp, struct host_cq *cq)
-{
-	struct host_qp **link = &cq->qps;
-
-	while (*link != qp)
-		link = chain_next(*link, cq);
-	*link = *chain_next(qp, cq);
-	cq->qp_count--;
-}
-
-static void chain_drop(struct host_qp *qp)
-{
-	chain_cut(qp, qp->scq);
-	if (qp->rcq != qp->scq)
-		chain_cut(qp, qp->rcq);
+	qp->pd->users += change;
+	qp->host.scq->qp_count += change;
+	if (qp->host.rcq != qp->host.scq)
+		qp->host.rcq->qp_count += change;
 }
 
 /* Where programs exchange the numbers, a number must lead to this process. */
@@ -128,19 +102,17 @@ static int qp_install(struct host_ctx *ctx, struct uv_qp *qp, uint64_t buf, uint
 		goto err_core;
 	qp->host.handle = qp->obj.handle;
 	qp->host.core = ea_qp_find(dev->core, qp->host.qpn);
-	qp->pd->users++;
-	chain_add(&qp->host);
+	count_users(qp, 1);
 	__atomic_store_n(&dev->qps[qp->host.qpn], &qp->host, __ATOMIC_RELEASE);
 	ret = engine_qp_created(&qp->host);
 	if (ret)
-		goto err_chain;
+		goto err_users;
 	dev->uverbs->sum.qp++;
 	return 0;
 
-err_chain:
+err_users:
 	__atomic_store_n(&dev->qps[qp->host.qpn], NULL, __ATOMIC_RELEASE);
-	chain_drop(&qp->host);
-	qp->pd->users--;
+	count_users(qp, -1);
 	uv_handle_free(ctx, qp->obj.handle);
 err_core:
 	ea_qp_destroy(dev->core, qp->host.qpn);
@@ -266,12 +238,11 @@ void uv_qp_end(struct host_ctx *ctx, struct uv_qp *qp)
 	engine_qp_destroyed(&qp->host);
 	__atomic_store_n(&dev->qps[qp->host.qpn], NULL, __ATOMIC_RELEASE);
 	ea_qp_destroy(dev->core, qp->host.qpn);
-	chain_drop(&qp->host);
+	count_users(qp, -1);
 	if (qp->host.async) {
 		host_evq_remove(qp->host.async, match_async, &qp->host);
 		host_evq_put(qp->host.async);
 	}
-	qp->pd->users--;
 	uv_handle_free(ctx, qp->obj.handle);
 	qpn_give(dev, qp->host.qpn);
 	dev->uverbs->sum.qp--;
