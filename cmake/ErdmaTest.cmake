@@ -25,6 +25,7 @@ endif()
 # pthread_cancel() leaves marks on its stack, into which ASan's own signal stack must not run.
 set(ER_TEST_ENVIRONMENT
 	"ASAN_OPTIONS=exitcode=99:allocator_may_return_null=1:use_sigaltstack=0"
+	"LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/cmake/lsan.supp:print_suppressions=0"
 	"UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1"
 	"TSAN_OPTIONS=halt_on_error=1:exitcode=66:suppressions=${CMAKE_SOURCE_DIR}/cmake/tsan.supp")
 
