@@ -526,6 +526,16 @@ static void test_get_event(void **state)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	assert_int_equal(destroy_id(fd, id, &events), 0);
 	assert_int_equal(events, 1);
+
+	/* a cancelled command holds nothing: closing the file ends its ids */
+	id = create_id(fd);
+	assert_int_equal(pthread_create(&thread, NULL, wait_event, &fd), 0);
+	usleep(20000);
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
+	close(fd);
+	fd = open_cm();
+	assert_int_equal(destroy_id(fd, id, NULL), -ENOENT);
 	close(fd);
 }
 

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,19 +168,40 @@ static bool request_complete(struct cm_event *event)
 	return false;
 }
 
+/* The thread ends in the middle of its command: give back what the command holds. */
+static void cancelled(void *arg)
+{
+	struct ucma_file *file = arg;
+
+	host_file_put(&file->file);
+}
+
+/* A cancellation point, as the kernel's write() is.  0 or -errno. */
+static int take_token(struct ucma_file *file)
+{
+	ssize_t n;
+	char byte;
+
+	pthread_cleanup_push(cancelled, file);
+	n = read(file->wait_fd, &byte, 1);
+	pthread_cleanup_pop(0);
+	return n == 1 ? 0 : errno ? -errno : -EIO;
+}
+
 static int get_event(struct ucma_file *file, const void *in, size_t in_len, unsigned int out_len)
 {
 	const struct rdma_ucm_get_event *cmd = in;
 	struct rdma_ucm_event_resp resp;
 	struct cm_event *event;
-	char byte;
+	int ret;
 
 	(void)in_len;
 	if (out_len < EVENT_OUT_MIN)
 		return -ENOSPC;
 	do {
-		if (read(file->wait_fd, &byte, 1) != 1)
-			return errno ? -errno : -EIO;
+		ret = take_token(file);
+		if (ret)
+			return ret;
 		engine_lock();
 		event = event_take(file);
 		if (event && event->new_id && !request_complete(event)) {
