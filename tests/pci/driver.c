@@ -562,3 +562,44 @@ void drv_recv(struct drv_qp *qp, uint64_t addr, uint32_t len, uint32_t lkey)
 	}
 	vm_w64(qp->d->vm, page + off, load64(rqe));
 }
+
+void drv_post_raw(struct drv_qp *qp, uint8_t *wqe, uint32_t blocks)
+{
+	uint32_t i, start = qp->sq_pi, mask = (1u << qp->sq_shift) - 1;
+	uint64_t header;
+
+	memcpy(&header, wqe, 8);
+	qp->sq_pi += blocks;
+	p64(wqe,
+	    le64toh(header) | (uint64_t)(blocks - 1) << 52 | (uint64_t)qp->qpn << 32 | qp->sq_pi);
+	for (i = 0; i < blocks; i++)
+		memcpy(vm_at(qp->d->vm, qp->sq + ((start + i) & mask) * 32), wqe + i * 32, 32);
+	drv_ring_sq(qp);
+}
+
+void drv_fast_reg(struct drv_qp *qp, uint32_t stag, uint64_t iova, uint32_t len,
+		  const uint64_t *pages, uint32_t count, uint32_t access)
+{
+	uint8_t wqe[64];
+	uint32_t i;
+
+	memset(wqe, 0xa5, sizeof(wqe));
+	p64(wqe, 14ull << 27);
+	p64(wqe + 8, iova);
+	p32(wqe + 16, len);
+	p32(wqe + 20, stag);
+	p32(wqe + 24, count << 12 | access);
+	for (i = 0; i < count; i++)
+		p64(wqe + 32 + i * 8, pages[i]);
+	drv_post_raw(qp, wqe, 2);
+}
+
+void drv_local_inv(struct drv_qp *qp, uint32_t stag)
+{
+	uint8_t wqe[32];
+
+	memset(wqe, 0xa5, sizeof(wqe));
+	p64(wqe, 15ull << 27);
+	p32(wqe + 20, stag);
+	drv_post_raw(qp, wqe, 1);
+}

@@ -142,6 +142,14 @@ struct drv_wr {
 };
 
 void drv_post(struct drv_qp *qp, const struct drv_wr *wr);
+
+/* Any WQE of @blocks blocks; all of its header but index, QPN and size is the caller's. */
+void drv_post_raw(struct drv_qp *qp, uint8_t *wqe, uint32_t blocks);
+
+/* REG_MR of @pages <= 4 pages, and LOCAL_INV, of a kernel's fast-registration region; unsignalled. */
+void drv_fast_reg(struct drv_qp *qp, uint32_t stag, uint64_t iova, uint32_t len,
+		  const uint64_t *pages, uint32_t count, uint32_t access);
+void drv_local_inv(struct drv_qp *qp, uint32_t stag);
 void drv_recv(struct drv_qp *qp, uint64_t addr, uint32_t len, uint32_t lkey);
 void drv_ring_sq(struct drv_qp *qp);
 

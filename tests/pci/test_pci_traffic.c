@@ -374,6 +374,69 @@ static void test_access_error(void **state)
 	stand_close(&t);
 }
 
+/*
+ * As the kernel's storage targets do: a region is bound by a work request, a READ fills it, it is invalidated;
+ * the key that names all of memory carries the rest.
+ */
+static void test_kernel_user(void **state)
+{
+	static const uint32_t local_key = 0xffffff00;
+	struct server s;
+	struct vm vm;
+	struct drv d;
+	struct side a, b;
+	uint8_t body[56] = { 0 };
+	uint64_t pages[2], list;
+	uint32_t v, i;
+
+	(void)state;
+	server_start(&s, 1, NULL);
+	vm_open(&vm, &s, 0);
+	drv_probe(&d, &vm, DRV_61);
+	side_make(&a, &d, 1, false);
+	side_make(&b, &d, 2, false);
+	/* a fast-registration region: index 0x40, room for 16 pages */
+	list = vm_alloc(&vm, 4096);
+	v = 0x40;
+	memcpy(body, &v, 4);
+	v = 7 << 12 | 1 << 6 | DRV_ALL;
+	memcpy(body + 4, &v, 4);
+	v = 12u << 27 | 1 << 20 | 16;
+	memcpy(body + 20, &v, 4);
+	memcpy(body + 24, &list, 8);
+	assert_int_equal(drv_cmd(&d, 0, 8, body, sizeof(body)), 0);
+	drv_connect(&a.qp, &b.qp);
+	fill(&b, 4096, 3);
+	for (i = 1; i < 6; i++) {
+		/* an odd offset in the first of two pages that are not neighbours */
+		pages[0] = a.buf + BIG + 8192;
+		pages[1] = a.buf + BIG;
+		drv_fast_reg(&a.qp, 0x4000 | i, pages[0] + 100, 4096, pages, 2,
+			     DRV_LOCAL_READ | DRV_LOCAL_WRITE | DRV_REMOTE_WRITE);
+		drv_post(&a.qp, &(struct drv_wr){ .op = WR_READ,
+						  .len = 4096,
+						  .lkey = 0x4000 | i,
+						  .addr = pages[0] + 100,
+						  .rkey = b.key,
+						  .raddr = b.buf });
+		drv_local_inv(&a.qp, 0x4000 | i);
+		expect(&a, WR_READ, 0, 4096);
+		assert_memory_equal(vm_at(&vm, pages[0] + 100), vm_at(&vm, b.buf), 3996);
+		assert_memory_equal(vm_at(&vm, pages[1]), vm_at(&vm, b.buf + 3996), 100);
+		memset(vm_at(&vm, pages[0]), 0, 4096);
+		memset(vm_at(&vm, pages[1]), 0, 4096);
+		/* and without registration */
+		drv_recv(&a.qp, a.buf, 512, local_key);
+		drv_post(&b.qp,
+			 &(struct drv_wr){
+				 .op = WR_SEND, .len = 512, .lkey = local_key, .addr = b.buf });
+		expect(&a, WC_RECV, 1, 512);
+		expect(&b, WR_SEND, 0, 512);
+	}
+	vm_close(&vm);
+	server_stop(&s);
+}
+
 /* ------------------------------------------------------------------ events */
 
 static void send_one(struct stand *t, bool solicited)
@@ -537,12 +600,19 @@ static void test_masked(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_one_function_61),	 cmocka_unit_test(test_one_function_72),
-		cmocka_unit_test(test_two_functions),	 cmocka_unit_test(test_two_processes),
-		cmocka_unit_test(test_two_hosts),	 cmocka_unit_test(test_passive_sends_first),
-		cmocka_unit_test(test_wrong_peer),	 cmocka_unit_test(test_close),
-		cmocka_unit_test(test_access_error),	 cmocka_unit_test(test_arm),
-		cmocka_unit_test(test_event_ring_wraps), cmocka_unit_test(test_masked),
+		cmocka_unit_test(test_one_function_61),
+		cmocka_unit_test(test_one_function_72),
+		cmocka_unit_test(test_two_functions),
+		cmocka_unit_test(test_two_processes),
+		cmocka_unit_test(test_two_hosts),
+		cmocka_unit_test(test_passive_sends_first),
+		cmocka_unit_test(test_wrong_peer),
+		cmocka_unit_test(test_close),
+		cmocka_unit_test(test_access_error),
+		cmocka_unit_test(test_kernel_user),
+		cmocka_unit_test(test_arm),
+		cmocka_unit_test(test_event_ring_wraps),
+		cmocka_unit_test(test_masked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
