@@ -54,6 +54,9 @@ bool fdtab_hidden(int fd);
  */
 bool fdtab_foreign(void);
 
+/* This process, without a system call. */
+pid_t fdtab_pid(void);
+
 /* What close(), dup2() and their kin do to a descriptor of ours.  Results as the system call: -1 with errno. */
 int fdtab_close(int fd);
 int fdtab_dup(int fd, int new_fd); /* @new_fd was just made from @fd; returns @new_fd */

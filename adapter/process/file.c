@@ -152,6 +152,12 @@ bool fdtab_foreign(void)
 	return fd_owner && getpid() != fd_owner;
 }
 
+pid_t fdtab_pid(void)
+{
+	fd_ready();
+	return fd_owner;
+}
+
 /* ------------------------------------------------------------------ files of the program */
 
 static int install(struct host_file *file, int fd)

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include "adapter/process/fdtab.h"
 #include "adapter/process/uaccess.h"
 
 #ifndef MADV_POPULATE_READ
@@ -17,16 +18,18 @@ enum {
 	CLEAR_STEP = 256,
 };
 
-static int copy(void *local, uint64_t remote, size_t len, bool write)
+/* Bytes copied: fewer than asked for where the program's memory ends, or -EFAULT. */
+static ssize_t copy(void *local, uint64_t remote, size_t len, bool write)
 {
 	struct iovec mine = { local, len }, theirs = { (void *)(uintptr_t)remote, len };
 	int saved_errno = errno;
+	pid_t self = fdtab_pid();
 	ssize_t n;
 
 	if (!len)
 		return 0;
-	n = write ? process_vm_writev(getpid(), &mine, 1, &theirs, 1, 0) :
-		    process_vm_readv(getpid(), &mine, 1, &theirs, 1, 0);
+	n = write ? process_vm_writev(self, &mine, 1, &theirs, 1, 0) :
+		    process_vm_readv(self, &mine, 1, &theirs, 1, 0);
 	if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
 		/* a sandbox that forbids the call: trust the program, which then can only harm itself */
 		if (write)
@@ -36,17 +39,30 @@ static int copy(void *local, uint64_t remote, size_t len, bool write)
 		n = len;
 	}
 	errno = saved_errno;
-	return n == (ssize_t)len ? 0 : -EFAULT;
+	return n < 0 ? -EFAULT : n;
 }
 
 int uaccess_read(void *dst, uint64_t src, size_t len)
 {
-	return copy(dst, src, len, false);
+	return copy(dst, src, len, false) == (ssize_t)len ? 0 : -EFAULT;
+}
+
+int uaccess_read_some(void *dst, uint64_t src, size_t least, size_t most, size_t *len)
+{
+	ssize_t n = copy(dst, src, most, false);
+
+	/* the end of a mapping may lie in the part that need not be there, or be told in one piece with it */
+	if (n < (ssize_t)least)
+		n = copy(dst, src, least, false);
+	if (n < (ssize_t)least)
+		return -EFAULT;
+	*len = n;
+	return 0;
 }
 
 int uaccess_write(uint64_t dst, const void *src, size_t len)
 {
-	return copy((void *)src, dst, len, true);
+	return copy((void *)src, dst, len, true) == (ssize_t)len ? 0 : -EFAULT;
 }
 
 int uaccess_clear(uint64_t dst, size_t len)
@@ -107,17 +123,16 @@ int uaccess_check_range(uint64_t addr, uint64_t len, bool write)
 	if (end < addr || end + page - 1 < end)
 		return -EINVAL;
 	end = (end + page - 1) & ~(page - 1);
-	/* without MS_SYNC or MS_INVALIDATE this does nothing but look for holes */
-	if (msync((void *)(uintptr_t)first, end - first, MS_ASYNC)) {
-		ret = -EFAULT;
-	} else if (can_populate(page)) {
-		if (end - first <= POPULATE_ALL)
-			ret = madvise((void *)(uintptr_t)first, end - first, advice);
-		else
+	if (can_populate(page) && end - first <= POPULATE_ALL) {
+		ret = madvise((void *)(uintptr_t)first, end - first, advice);
+	} else {
+		/* without MS_SYNC or MS_INVALIDATE this does nothing but look for holes */
+		ret = msync((void *)(uintptr_t)first, end - first, MS_ASYNC);
+		if (!ret && can_populate(page))
 			ret = madvise((void *)(uintptr_t)first, page, advice) ||
 			      madvise((void *)(uintptr_t)(end - page), page, advice);
-		ret = ret ? -EFAULT : 0;
 	}
+	ret = ret ? -EFAULT : 0;
 	errno = saved_errno;
 	return ret;
 }

@@ -14,6 +14,9 @@ int uaccess_read(void *dst, uint64_t src, size_t len);
 int uaccess_write(uint64_t dst, const void *src, size_t len);
 int uaccess_clear(uint64_t dst, size_t len);
 
+/* Read @most bytes, or fewer if the memory ends before, but at least @least; *len tells how many. */
+int uaccess_read_some(void *dst, uint64_t src, size_t least, size_t most, size_t *len);
+
 /* Are all bytes zero?  1, 0 or -EFAULT. */
 int uaccess_is_zero(uint64_t src, size_t len);
 

@@ -21,8 +21,6 @@
 
 enum {
 	IOCTL_PAGE = 4096, /* longest call, header included */
-	ATTRS_MAX =
-		(IOCTL_PAGE - sizeof(struct ib_uverbs_ioctl_hdr)) / sizeof(struct ib_uverbs_attr),
 	INLINE_MAX = 8, /* shorter inputs lie in the attribute itself */
 	SPECS_MAX = 16,
 	CORE_SUPPORT_OPTIONAL_MR_ACCESS = 1,
@@ -128,7 +126,11 @@ static int get_bytes(const struct call *call, uint16_t id, void *dst, size_t len
 {
 	const struct ib_uverbs_attr *attr = &call->attrs[place(call, id)];
 
-	return uaccess_read(dst, input_at(attr), len);
+	if (attr->len <= INLINE_MAX) {
+		memcpy(dst, &attr->data, len);
+		return 0;
+	}
+	return uaccess_read(dst, attr->data, len);
 }
 
 /* A number of up to 8 bytes; 0 when it was not given. */
@@ -641,30 +643,45 @@ static int decode(struct call *call, unsigned int count)
 	return 0;
 }
 
+/* Most calls are shorter than this, so one copy gets header and attributes. */
+enum {
+	USUAL_LENGTH = sizeof(struct ib_uverbs_ioctl_hdr) + 14 * sizeof(struct ib_uverbs_attr)
+};
+
+/* @hdr has IOCTL_PAGE bytes. */
+static int read_message(struct ib_uverbs_ioctl_hdr *hdr, uint64_t arg)
+{
+	size_t have;
+	int ret = uaccess_read_some(hdr, arg, sizeof(*hdr), USUAL_LENGTH, &have);
+
+	if (ret)
+		return ret;
+	if (hdr->length > IOCTL_PAGE ||
+	    hdr->length != sizeof(*hdr) + hdr->num_attrs * sizeof(hdr->attrs[0]))
+		return -EINVAL;
+	return have >= hdr->length ? 0 : uaccess_read(hdr, arg, hdr->length);
+}
+
 static int verbs_ioctl(struct host_ctx *ctx, uint64_t arg)
 {
-	struct ib_uverbs_attr attrs[ATTRS_MAX];
-	struct ib_uverbs_ioctl_hdr hdr;
+	unsigned char message[IOCTL_PAGE] __attribute__((aligned(8)));
+	struct ib_uverbs_ioctl_hdr *hdr = (struct ib_uverbs_ioctl_hdr *)message;
 	struct call call;
 	int ret, udata;
 
-	ret = uaccess_read(&hdr, arg, sizeof(hdr));
+	ret = read_message(hdr, arg);
 	if (ret)
 		return ret;
-	if (hdr.length > IOCTL_PAGE || hdr.length != sizeof(hdr) + hdr.num_attrs * sizeof(attrs[0]))
-		return -EINVAL;
-	if (hdr.reserved1 || hdr.reserved2)
+	if (hdr->reserved1 || hdr->reserved2)
 		return -EPROTONOSUPPORT;
-	if (hdr.driver_id != DEVICE_DRIVER_ID)
+	if (hdr->driver_id != DEVICE_DRIVER_ID)
 		return -EINVAL;
-	call.method = find_method(hdr.object_id, hdr.method_id);
+	call.method = find_method(hdr->object_id, hdr->method_id);
 	if (!call.method)
 		return -EPROTONOSUPPORT;
-	call.user_attrs = arg + sizeof(hdr);
-	call.attrs = attrs;
-	ret = uaccess_read(attrs, call.user_attrs, hdr.num_attrs * sizeof(attrs[0]));
-	if (!ret)
-		ret = decode(&call, hdr.num_attrs);
+	call.user_attrs = arg + sizeof(*hdr);
+	call.attrs = hdr->attrs;
+	ret = decode(&call, hdr->num_attrs);
 	if (ret)
 		return ret;
 	if (!ctx->live && !call.method->before_context)
@@ -673,8 +690,8 @@ static int verbs_ioctl(struct host_ctx *ctx, uint64_t arg)
 	ret = call.method->run(ctx, &call);
 	/* what comes before there is a context is libibverbs finding out what there is */
 	if (ret && ctx->live && call.method->run != invoke_write)
-		host_log(HOST_LOG_INFO, "uverbs method %u of object %u failed: %s", hdr.method_id,
-			 hdr.object_id, strerror(-ret));
+		host_log(HOST_LOG_INFO, "uverbs method %u of object %u failed: %s", hdr->method_id,
+			 hdr->object_id, strerror(-ret));
 	udata = place(&call, UVERBS_ATTR_UHW_OUT);
 	if (!ret && udata >= 0)
 		ret = mark_output(&call, udata);
