@@ -122,7 +122,6 @@ struct ea_cq {
 	struct ea_ring ring;
 	uint64_t pi;
 	uint64_t sol_end; /* producer index behind the last solicited entry */
-	uint64_t fired;	  /* producer index at the last event */
 	uint32_t cqn;
 	uint32_t eqn;
 	uint32_t refs; /* queues that complete here */

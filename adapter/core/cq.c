@@ -50,7 +50,6 @@ int ea_cq_destroy(struct ea_dev *dev, uint32_t cqn)
 static void cq_fire(struct ea_dev *dev, struct ea_cq *cq)
 {
 	cq->armed = false;
-	cq->fired = cq->pi;
 	dev->host->comp_event(dev->ctx, cq->cqn, cq->eqn, (uint32_t)cq->pi);
 }
 
@@ -100,14 +99,8 @@ void ea_db_cq(struct ea_dev *dev, uint64_t value)
 	cq->armed_sol = (value & EA_CQDB_SOL) && (!cq->armed || cq->armed_sol);
 	cq->armed = true;
 
-	/*
-	 * Entries that software has not seen when it arms: it will not look again before an event.  Those that had
-	 * their event are none of them: programs take an event, arm, and only then poll (perftest -e), and would
-	 * get a second event for nothing.
-	 */
+	/* Entries that software has not seen when it arms: it will not look again before an event. */
 	unread = (cq->pi - EA_FIELD(EA_CQDB_CI, value)) & EA_CQDB_CI;
-	if (!unread || cq->pi == cq->fired)
-		return;
-	if (!cq->armed_sol || (cq->sol_end + unread > cq->pi && cq->sol_end > cq->fired))
+	if (unread && (!cq->armed_sol || cq->sol_end + unread > cq->pi))
 		cq_fire(dev, cq);
 }

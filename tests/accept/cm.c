@@ -21,6 +21,7 @@ enum {
 	MPA_LEN = 20,
 	MPA_CRC = 0x40,
 	MPA_REJECT = 0x20,
+	MPA_ENHANCED = 0x10,
 	SLACK_BYTES = 8 << 20,
 };
 
@@ -487,16 +488,46 @@ static void say_mpa(int sock, uint8_t flags, uint8_t revision)
 	TS_CHECK(write(sock, frame, sizeof(frame)) == sizeof(frame));
 }
 
+/* RFC 6581: peer-to-peer, and a promise to send an RDMA Write of no bytes first; depths of 16. */
+static void say_enhanced_mpa(int sock)
+{
+	uint8_t frame[MPA_LEN + 4] = "MPA ID Req Frame";
+	static const uint8_t words[4] = { 0x80, 16, 0x80, 16 };
+
+	frame[16] = MPA_CRC | MPA_ENHANCED;
+	frame[17] = 2;
+	frame[19] = sizeof(words);
+	memcpy(frame + MPA_LEN, words, sizeof(words));
+	TS_CHECK(write(sock, frame, sizeof(frame)) == sizeof(frame));
+}
+
+/* Length, DDP segment, CRC: no padding is needed for the segments here. */
+static void say_fpdu(int sock, const uint8_t *segment, uint8_t len)
+{
+	uint8_t fpdu[64] = { 0, len };
+	uint32_t crc;
+
+	memcpy(fpdu + 2, segment, len);
+	crc = htole32(crc32c(fpdu, 2u + len));
+	memcpy(fpdu + 2 + len, &crc, sizeof(crc));
+	TS_CHECK(write(sock, fpdu, 6u + len) == 6 + len);
+}
+
+/* DDP untagged, last, version 1; RDMAP version 1, Send; queue 0, MSN 1, offset 0; 4 bytes. */
+static const uint8_t send_segment[22] = { 0x41, 0x43, [13] = 1, [18] = 'p', 'o', 'n', 'g' };
+/* DDP tagged, last, version 1; RDMAP version 1, Write; no bytes. */
+static const uint8_t empty_write[14] = { 0xc1, 0x40 };
+
 /*
- * The peer is this test itself over a plain socket, with the request of RFC 5044.  The program posts
- * a send as soon as it can; nothing of it may be on the wire before the active side's first FPDU
+ * The peer is this test itself over a plain socket.  The program posts a send as soon as it can; nothing
+ * of it may be on the wire for @quiet_ms unless the active side's first FPDU has come, and then at once
  * (RFC 5044 7.1.2 rule 3).
  */
-static void passive_never_sends_first(void **state)
+static void passive_waits(bool enhanced, int quiet_ms)
 {
-	/* DDP untagged, last, version 1; RDMAP version 1, Send; queue 0, MSN 1, offset 0; 4 bytes */
-	uint8_t fpdu[2 + 18 + 4 + 4] = { 0, 22, 0x41, 0x43 };
-	uint8_t in[256], reply[MPA_LEN];
+	uint8_t in[256], reply[MPA_LEN + 4];
+	const size_t reply_len = enhanced ? MPA_LEN + 4 : MPA_LEN;
+	const size_t send_len = 2 + sizeof(send_segment) + 4;
 	struct sockaddr_in addr;
 	struct rdma_cm_event *event;
 	struct rdma_cm_id *id;
@@ -508,7 +539,6 @@ static void passive_never_sends_first(void **state)
 	size_t n;
 	int sock;
 
-	(void)state;
 	open_listener(&l, 1);
 	ts_buf_open(&buf, 4096);
 	cq = ibv_create_cq(ts_dev()->ctx, 32, NULL, NULL, 0);
@@ -516,7 +546,10 @@ static void passive_never_sends_first(void **state)
 	addr = loopback(l.port);
 	sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	TS_CHECK(sock >= 0 && !connect(sock, (struct sockaddr *)&addr, sizeof(addr)));
-	say_mpa(sock, MPA_CRC, 1);
+	if (enhanced)
+		say_enhanced_mpa(sock);
+	else
+		say_mpa(sock, MPA_CRC, 1);
 	event = request(&l);
 	id = event->id;
 	rdma_ack_cm_event(event);
@@ -526,25 +559,26 @@ static void passive_never_sends_first(void **state)
 	ts_event(l.events, RDMA_CM_EVENT_ESTABLISHED);
 	memcpy((uint8_t *)buf.p + 1024, "ping", 4);
 	TS_OK(ts_post(id->qp, IBV_WR_SEND, 2, &buf, 1024, 4, 0, 0, 0));
-	TS_EQ(read_within(sock, reply, sizeof(reply), TS_WAIT_MS), MPA_LEN);
+	TS_EQ(read_within(sock, reply, reply_len, TS_WAIT_MS), reply_len);
 	assert_memory_equal(reply, "MPA ID Rep Frame", MPA_KEY_LEN);
 	TS_EQ(reply[16] & (MPA_REJECT | 0x80), 0);
 	TS_EQ(reply[16] & MPA_CRC, MPA_CRC);
-	TS_EQ(reply[17], 1);
-	n = read_within(sock, in, 1, 500);
+	TS_EQ(reply[17], enhanced ? 2 : 1);
+	n = read_within(sock, in, 1, quiet_ms);
 	if (n)
 		TS_FAIL("the passive side sent data before the active side's first FPDU");
 	/* our first FPDU sets it free */
-	fpdu[15] = 1; /* MSN */
-	memcpy(fpdu + 20, "pong", 4);
-	crc = htole32(crc32c(fpdu, 24));
-	memcpy(fpdu + 24, &crc, 4);
-	TS_CHECK(write(sock, fpdu, sizeof(fpdu)) == sizeof(fpdu));
-	TS_EQ(read_within(sock, in, sizeof(fpdu), TS_WAIT_MS), sizeof(fpdu));
-	TS_EQ(in[1], 22);
+	if (enhanced)
+		say_fpdu(sock, empty_write, sizeof(empty_write));
+	else
+		say_fpdu(sock, send_segment, sizeof(send_segment));
+	TS_EQ(read_within(sock, in, send_len, TS_WAIT_MS), send_len);
+	TS_EQ(in[1], sizeof(send_segment));
 	assert_memory_equal(in + 20, "ping", 4);
 	memcpy(&crc, in + 24, 4);
 	TS_EQ(le32toh(crc), crc32c(in, 24));
+	if (enhanced)
+		say_fpdu(sock, send_segment, sizeof(send_segment));
 	ts_poll(cq, wc, 2);
 	TS_EQ(wc[0].status, IBV_WC_SUCCESS);
 	TS_EQ(wc[1].status, IBV_WC_SUCCESS);
@@ -556,6 +590,22 @@ static void passive_never_sends_first(void **state)
 	TS_OK(ibv_destroy_cq(cq));
 	close_listener(&l);
 	ts_buf_close(&buf);
+}
+
+static void passive_never_sends_first(void **state)
+{
+	(void)state;
+	passive_waits(true, 1000);
+}
+
+/*
+ * A peer that promises nothing may be one that waits for us, as Linux's siw does: after a while, long enough for
+ * an active side to be ready, the passive side may send.
+ */
+static void passive_is_not_hasty(void **state)
+{
+	(void)state;
+	passive_waits(false, 100);
 }
 
 /* Peers that are no iWARP peers: nothing reaches the program, and the listener stays usable. */
@@ -817,6 +867,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(client_gives_up),
 		cmocka_unit_test(listener_goes_away),
 		cmocka_unit_test(passive_never_sends_first),
+		cmocka_unit_test(passive_is_not_hasty),
 		cmocka_unit_test(garbage_before_the_request),
 		cmocka_unit_test(bind_rules),
 		cmocka_unit_test(addresses_are_told),
