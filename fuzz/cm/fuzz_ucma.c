@@ -40,7 +40,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (count = 0; size >= HEAD && count < COMMANDS_MAX; count++) {
 		flags = data[1];
 		len = data[2];
-		hdr = (struct rdma_ucm_cmd_hdr) { .cmd = data[0], .in = (uint16_t)len, .out = (uint16_t)(data[3] * 2) };
+		hdr = (struct rdma_ucm_cmd_hdr){ .cmd = data[0],
+						 .in = (uint16_t)len,
+						 .out = (uint16_t)(data[3] * 2) };
 		data += HEAD;
 		size -= HEAD;
 		if (len > size)
@@ -51,12 +53,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		data += len;
 		size -= len;
 		if (flags & PLACE_RESPONSE)
-			memcpy(buf + sizeof(hdr) + (hdr.cmd == RDMA_USER_CM_CMD_CREATE_ID ?
-			       offsetof(struct rdma_ucm_create_id, response) : 0), &addr, sizeof(addr));
-		if (hdr.cmd == RDMA_USER_CM_CMD_MIGRATE_ID && hdr.in >= sizeof(struct rdma_ucm_migrate_id)) {
+			memcpy(buf + sizeof(hdr) +
+				       (hdr.cmd == RDMA_USER_CM_CMD_CREATE_ID ?
+						offsetof(struct rdma_ucm_create_id, response) :
+						0),
+			       &addr, sizeof(addr));
+		if (hdr.cmd == RDMA_USER_CM_CMD_MIGRATE_ID &&
+		    hdr.in >= sizeof(struct rdma_ucm_migrate_id)) {
 			uint32_t fd = (uint32_t)fds[!(flags & SECOND_FILE)];
 
-			memcpy(buf + sizeof(hdr) + offsetof(struct rdma_ucm_migrate_id, fd), &fd, sizeof(fd));
+			memcpy(buf + sizeof(hdr) + offsetof(struct rdma_ucm_migrate_id, fd), &fd,
+			       sizeof(fd));
 		}
 		len = sizeof(hdr) + hdr.in;
 		if (flags & LIE_LENGTH)

@@ -5,7 +5,10 @@
 #include <arpa/inet.h>
 #include "tests/cm/cm_rig.h"
 
-enum { EVENT_MS = 5000, POLL_NS = 1000 };
+enum {
+	EVENT_MS = 5000,
+	POLL_NS = 1000
+};
 
 void rig_listen(struct rig *rig, const char *text, int backlog)
 {
@@ -61,7 +64,10 @@ void rig_no_event(struct rdma_event_channel *channel, int ms)
 static void make_qp(struct rig_end *end)
 {
 	struct ibv_qp_init_attr attr = {
-		.cap = { .max_send_wr = RIG_WRS, .max_recv_wr = RIG_WRS, .max_send_sge = 1, .max_recv_sge = 1 },
+		.cap = { .max_send_wr = RIG_WRS,
+			 .max_recv_wr = RIG_WRS,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
 		.qp_type = IBV_QPT_RC,
 		.sq_sig_all = 1,
 	};
@@ -71,7 +77,8 @@ static void make_qp(struct rig_end *end)
 	end->cq = ibv_create_cq(end->id->verbs, 4 * RIG_WRS, NULL, NULL, 0);
 	assert_non_null(end->cq);
 	end->mr = ibv_reg_mr(end->pd, end->buf, sizeof(end->buf),
-			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				     IBV_ACCESS_REMOTE_READ);
 	assert_non_null(end->mr);
 	attr.send_cq = end->cq;
 	attr.recv_cq = end->cq;
@@ -94,7 +101,10 @@ void rig_client(struct rig_end *end, const struct sockaddr *to)
 void rig_connect(struct rig_end *end, const void *data, uint8_t len)
 {
 	struct rdma_conn_param param = {
-		.private_data = data, .private_data_len = len, .responder_resources = 3, .initiator_depth = 2,
+		.private_data = data,
+		.private_data_len = len,
+		.responder_resources = 3,
+		.initiator_depth = 2,
 	};
 
 	assert_int_equal(rdma_connect(end->id, &param), 0);
@@ -110,7 +120,10 @@ void rig_server_end(struct rig_end *end, struct rdma_cm_id *id)
 void rig_accept(struct rig_end *end, const void *data, uint8_t len)
 {
 	struct rdma_conn_param param = {
-		.private_data = data, .private_data_len = len, .responder_resources = 1, .initiator_depth = 1,
+		.private_data = data,
+		.private_data_len = len,
+		.responder_resources = 1,
+		.initiator_depth = 1,
 	};
 
 	assert_int_equal(rdma_accept(end->id, &param), 0);
@@ -132,7 +145,9 @@ void rig_pair(struct rig *rig, struct rig_end *client, struct rig_end *server)
 
 void rig_post_recv(struct rig_end *end, uint64_t wr_id)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)end->buf, .length = RIG_BUF / 2, .lkey = end->mr->lkey };
+	struct ibv_sge sge = { .addr = (uintptr_t)end->buf,
+			       .length = RIG_BUF / 2,
+			       .lkey = end->mr->lkey };
 	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
 
 	assert_int_equal(ibv_post_recv(end->id->qp, &wr, &bad), 0);
@@ -141,10 +156,15 @@ void rig_post_recv(struct rig_end *end, uint64_t wr_id)
 void rig_post_send(struct rig_end *end, uint64_t wr_id, const char *text)
 {
 	struct ibv_sge sge = {
-		.addr = (uintptr_t)end->buf + RIG_BUF / 2, .length = (uint32_t)strlen(text) + 1,
+		.addr = (uintptr_t)end->buf + RIG_BUF / 2,
+		.length = (uint32_t)strlen(text) + 1,
 		.lkey = end->mr->lkey,
 	};
-	struct ibv_send_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
+	struct ibv_send_wr wr = { .wr_id = wr_id,
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_SEND },
+			   *bad;
 
 	strcpy(end->buf + RIG_BUF / 2, text);
 	assert_int_equal(ibv_post_send(end->id->qp, &wr, &bad), 0);

@@ -11,7 +11,10 @@
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
 
-enum { RIG_BUF = 4096, RIG_WRS = 16 };
+enum {
+	RIG_BUF = 4096,
+	RIG_WRS = 16
+};
 
 struct rig_end {
 	struct rdma_event_channel *channel;
@@ -23,7 +26,7 @@ struct rig_end {
 };
 
 struct rig {
-	struct rdma_event_channel *channel;	/* of the listener */
+	struct rdma_event_channel *channel; /* of the listener */
 	struct rdma_cm_id *listener;
 	union {
 		struct sockaddr sa;

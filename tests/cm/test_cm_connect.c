@@ -410,7 +410,8 @@ static void test_threads(void **state)
 	rig_listen(&rig, loopback, 1024);
 	for (i = 0; i < THREADS; i++) {
 		callers[i].rig = &rig;
-		assert_int_equal(pthread_create(&callers[i].thread, NULL, caller_main, &callers[i]), 0);
+		assert_int_equal(pthread_create(&callers[i].thread, NULL, caller_main, &callers[i]),
+				 0);
 	}
 	while (ended < THREADS * PER_THREAD) {
 		assert_int_equal(rdma_get_cm_event(rig.channel, &event), 0);
@@ -419,8 +420,9 @@ static void test_threads(void **state)
 			rig_server_end(&servers[requests], event->id);
 			rig_post_recv(&servers[requests], 1);
 			rig_accept(&servers[requests], NULL, 0);
-			assert_int_equal(pthread_create(&server_threads[requests], NULL, server_main,
-							&servers[requests]), 0);
+			assert_int_equal(pthread_create(&server_threads[requests], NULL,
+							server_main, &servers[requests]),
+					 0);
 			requests++;
 			break;
 		case RDMA_CM_EVENT_ESTABLISHED:
@@ -445,7 +447,7 @@ static void test_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_killed),	/* first: forks before anything is open */
+		cmocka_unit_test(test_killed), /* first: forks before anything is open */
 		cmocka_unit_test(test_private_data),
 		cmocka_unit_test(test_reject),
 		cmocka_unit_test(test_nobody_listens),

@@ -10,7 +10,11 @@
 #include "adapter/wire/rdmap.h"
 #include "tests/cm/cm_rig.h"
 
-enum { WAIT_MS = 3000, QUIET_MS = 150, BRIEF_MS = 30 };
+enum {
+	WAIT_MS = 3000,
+	QUIET_MS = 150,
+	BRIEF_MS = 30
+};
 
 /* zero-length RDMA Write, CRC not in use */
 static const uint8_t empty_write[] = {
@@ -55,7 +59,9 @@ static void expect_reply(int fd, struct ea_mpa_frame *rep, uint8_t buf[EA_MPA_FR
 	ssize_t n = receive(fd, buf, EA_MPA_FRAME_MAX, WAIT_MS);
 
 	assert_true(n > 0);
-	assert_int_equal(ea_mpa_decode(EA_MPA_REPLY, EA_MPA_ACCEPT_STANDARD, buf, (size_t)n, rep, &need), EA_MPA_OK);
+	assert_int_equal(ea_mpa_decode(EA_MPA_REPLY, EA_MPA_ACCEPT_STANDARD, buf, (size_t)n, rep,
+				       &need),
+			 EA_MPA_OK);
 	assert_int_equal(need, n);
 }
 
@@ -164,10 +170,17 @@ static void quiet_until_first_fpdu(const struct ea_mpa_frame *req, bool peer_sen
 
 static void test_quiet(void **state)
 {
-	struct ea_mpa_frame rev1 = { .revision = EA_MPA_REV_1, .private_len = 4, .private_data = "rev1" };
-	struct ea_mpa_frame rev2 = { .revision = EA_MPA_REV_2, .enhanced = true, .ird = 4, .ord = 4 };
+	struct ea_mpa_frame rev1 = { .revision = EA_MPA_REV_1,
+				     .private_len = 4,
+				     .private_data = "rev1" };
+	struct ea_mpa_frame rev2 = {
+		.revision = EA_MPA_REV_2, .enhanced = true, .ird = 4, .ord = 4
+	};
 	struct ea_mpa_frame p2p = {
-		.revision = EA_MPA_REV_2, .enhanced = true, .peer_to_peer = true, .rtr = EA_MPA_RTR_WRITE,
+		.revision = EA_MPA_REV_2,
+		.enhanced = true,
+		.peer_to_peer = true,
+		.rtr = EA_MPA_RTR_WRITE,
 	};
 
 	(void)state;
@@ -197,7 +210,8 @@ static int count_empty_writes(int fd, int ms)
  */
 static void active_to_responder(bool peer_sends)
 {
-	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in addr = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct ea_mpa_frame req, rep;
 	socklen_t len = sizeof(addr);
 	struct ea_mpa_terms terms;
@@ -218,7 +232,8 @@ static void active_to_responder(bool peer_sends)
 	close(listener);
 	n = receive(fd, buf, sizeof(buf), WAIT_MS);
 	assert_true(n > 0);
-	assert_int_equal(ea_mpa_decode(EA_MPA_REQUEST, EA_MPA_ACCEPT_STANDARD, buf, (size_t)n, &req, &need),
+	assert_int_equal(ea_mpa_decode(EA_MPA_REQUEST, EA_MPA_ACCEPT_STANDARD, buf, (size_t)n, &req,
+				       &need),
 			 EA_MPA_OK);
 	ea_mpa_answer(&req, 1, 1, false, &rep, &terms);
 	assert_int_equal(terms.rtr, EA_MPA_RTR_WRITE);
@@ -247,7 +262,9 @@ static void test_active_first(void **state)
 /* A slow active side: the frame comes byte by byte. */
 static void test_slow(void **state)
 {
-	struct ea_mpa_frame req = { .revision = EA_MPA_REV_2, .enhanced = true, .private_len = 5,
+	struct ea_mpa_frame req = { .revision = EA_MPA_REV_2,
+				    .enhanced = true,
+				    .private_len = 5,
 				    .private_data = "slow!" };
 	uint8_t buf[EA_MPA_FRAME_MAX];
 	size_t len = ea_mpa_encode(EA_MPA_REQUEST, &req, buf, sizeof(buf), NULL), i;
@@ -275,7 +292,9 @@ static void test_slow(void **state)
 static void test_long_private_data(void **state)
 {
 	static uint8_t data[EA_MPA_PRIVATE_MAX - EA_MPA_ENHANCED_LEN];
-	struct ea_mpa_frame req = { .revision = EA_MPA_REV_2, .enhanced = true, .private_len = sizeof(data),
+	struct ea_mpa_frame req = { .revision = EA_MPA_REV_2,
+				    .enhanced = true,
+				    .private_len = sizeof(data),
 				    .private_data = data };
 	struct rdma_cm_event *event;
 	struct rig rig;
@@ -298,12 +317,9 @@ static void test_long_private_data(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_garbage),
-		cmocka_unit_test(test_markers),
-		cmocka_unit_test(test_quiet),
-		cmocka_unit_test(test_active_first),
-		cmocka_unit_test(test_slow),
-		cmocka_unit_test(test_long_private_data),
+		cmocka_unit_test(test_garbage), cmocka_unit_test(test_markers),
+		cmocka_unit_test(test_quiet),	cmocka_unit_test(test_active_first),
+		cmocka_unit_test(test_slow),	cmocka_unit_test(test_long_private_data),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -69,19 +69,26 @@ static int close_device(void **state)
 static void init(struct end *end)
 {
 	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1,
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
 	};
 
-	assert_int_equal(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-				       IBV_QP_ACCESS_FLAGS), 0);
+	assert_int_equal(ibv_modify_qp(end->qp, &attr,
+				       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					       IBV_QP_ACCESS_FLAGS),
+			 0);
 }
 
 static void create(struct end *end)
 {
 	struct ibv_qp_init_attr attr = {
-		.cap = { .max_send_wr = WRS, .max_recv_wr = WRS, .max_send_sge = 1, .max_recv_sge = 1 },
-		.qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+		.cap = { .max_send_wr = WRS,
+			 .max_recv_wr = WRS,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
 	};
 
 	memset(end, 0, sizeof(*end));
@@ -91,7 +98,8 @@ static void create(struct end *end)
 	end->cq = ibv_create_cq(context, 4 * WRS, NULL, NULL, 0);
 	assert_non_null(end->cq);
 	end->mr = ibv_reg_mr(end->pd, end->buf, BUF,
-			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				     IBV_ACCESS_REMOTE_READ);
 	assert_non_null(end->mr);
 	attr.send_cq = end->cq;
 	attr.recv_cq = end->cq;
@@ -119,18 +127,25 @@ static int rtr(struct end *end, uint32_t qpn, const union ibv_gid *dgid)
 		},
 	};
 
-	return ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-			     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	return ibv_modify_qp(end->qp, &attr,
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				     IBV_QP_MIN_RNR_TIMER);
 }
 
 static int rts(struct end *end)
 {
 	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 4,
+		.qp_state = IBV_QPS_RTS,
+		.timeout = 14,
+		.retry_cnt = 7,
+		.rnr_retry = 7,
+		.max_rd_atomic = 4,
 	};
 
-	return ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	return ibv_modify_qp(end->qp, &attr,
+			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 static void connect_both(struct end *first, struct end *second)
@@ -143,7 +158,9 @@ static void connect_both(struct end *first, struct end *second)
 
 static void post_recv(struct end *end)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)end->buf, .length = BUF / 2, .lkey = end->mr->lkey };
+	struct ibv_sge sge = { .addr = (uintptr_t)end->buf,
+			       .length = BUF / 2,
+			       .lkey = end->mr->lkey };
 	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 }, *bad;
 
 	assert_int_equal(ibv_post_recv(end->qp, &wr, &bad), 0);
@@ -152,9 +169,12 @@ static void post_recv(struct end *end)
 static void post_send(struct end *end, const char *text)
 {
 	struct ibv_sge sge = {
-		.addr = (uintptr_t)end->buf + BUF / 2, .length = (uint32_t)strlen(text) + 1, .lkey = end->mr->lkey,
+		.addr = (uintptr_t)end->buf + BUF / 2,
+		.length = (uint32_t)strlen(text) + 1,
+		.lkey = end->mr->lkey,
 	};
-	struct ibv_send_wr wr = { .wr_id = 2, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND }, *bad;
+	struct ibv_send_wr wr = { .wr_id = 2, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND },
+			   *bad;
 
 	strcpy(end->buf + BUF / 2, text);
 	assert_int_equal(ibv_post_send(end->qp, &wr, &bad), 0);
@@ -239,7 +259,7 @@ static void test_wrong_peer(void **state)
 	struct end a, b, c;
 
 	(void)state;
-	create(&c);			/* the lowest number of the three calls the others */
+	create(&c); /* the lowest number of the three calls the others */
 	create(&a);
 	create(&b);
 	assert_int_equal(rtr(&c, b.qp->qp_num, &gid), 0);
@@ -290,7 +310,7 @@ static void test_bad_addresses(void **state)
 	create(&a);
 	assert_int_equal(rtr(&a, 0x12345, &none), EINVAL);
 	assert_int_equal(rtr(&a, 0x12345, &multicast), EINVAL);
-	assert_int_equal(rtr(&a, 5, &gid), EINVAL);	/* no port in it */
+	assert_int_equal(rtr(&a, 5, &gid), EINVAL); /* no port in it */
 	assert_int_equal(rts(&a), EINVAL);
 	/* the queue pair can still be used */
 	assert_int_equal(rtr(&a, 0x12345, &gid), 0);
@@ -371,15 +391,12 @@ static void test_processes(void **state)
 int main(void)
 {
 	const struct CMUnitTest first[] = {
-		cmocka_unit_test(test_processes),	/* forks before anything is open */
+		cmocka_unit_test(test_processes), /* forks before anything is open */
 	};
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_both_orders),
-		cmocka_unit_test(test_late),
-		cmocka_unit_test(test_wrong_peer),
-		cmocka_unit_test(test_reset),
-		cmocka_unit_test(test_bad_addresses),
-		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_both_orders),   cmocka_unit_test(test_late),
+		cmocka_unit_test(test_wrong_peer),    cmocka_unit_test(test_reset),
+		cmocka_unit_test(test_bad_addresses), cmocka_unit_test(test_many),
 	};
 	int failed = cmocka_run_group_tests(first, NULL, NULL);
 

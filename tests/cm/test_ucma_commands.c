@@ -21,7 +21,7 @@
 #include <cmocka.h>
 #include <rdma/rdma_user_cm.h>
 
-#define DEVICE	"/dev/infiniband/rdma_cm"
+#define DEVICE "/dev/infiniband/rdma_cm"
 
 enum {
 	ADDR_RESOLVED = 0,
@@ -56,12 +56,14 @@ static int command(int fd, uint32_t cmd, const void *in, uint16_t in_len, uint16
 	return 0;
 }
 
-#define COMMAND(fd, cmd, in, out_len)	command(fd, cmd, &(in), sizeof(in), out_len)
+#define COMMAND(fd, cmd, in, out_len) command(fd, cmd, &(in), sizeof(in), out_len)
 
 static uint32_t create_id(int fd)
 {
 	struct rdma_ucm_create_id_resp resp = { .id = NO_ID };
-	struct rdma_ucm_create_id cmd = { .uid = 0x1234, .response = (uintptr_t)&resp, .ps = RDMA_PS_TCP };
+	struct rdma_ucm_create_id cmd = { .uid = 0x1234,
+					  .response = (uintptr_t)&resp,
+					  .ps = RDMA_PS_TCP };
 
 	assert_int_equal(COMMAND(fd, RDMA_USER_CM_CMD_CREATE_ID, cmd, sizeof(resp)), 0);
 	assert_int_not_equal(resp.id, NO_ID);
@@ -105,15 +107,21 @@ static int bind_any(int fd, uint32_t id, const void *sa, uint16_t len)
 
 static int query_addr(int fd, uint32_t id, struct rdma_ucm_query_addr_resp *resp)
 {
-	struct rdma_ucm_query cmd = { .response = (uintptr_t)resp, .id = id, .option = RDMA_USER_CM_QUERY_ADDR };
+	struct rdma_ucm_query cmd = { .response = (uintptr_t)resp,
+				      .id = id,
+				      .option = RDMA_USER_CM_QUERY_ADDR };
 
 	return COMMAND(fd, RDMA_USER_CM_CMD_QUERY, cmd, sizeof(*resp));
 }
 
-static int resolve(int fd, uint32_t id, const void *src, uint16_t src_len, const void *dst, uint16_t dst_len)
+static int resolve(int fd, uint32_t id, const void *src, uint16_t src_len, const void *dst,
+		   uint16_t dst_len)
 {
 	struct rdma_ucm_resolve_addr cmd = {
-		.id = id, .timeout_ms = 1000, .src_size = src_len, .dst_size = dst_len,
+		.id = id,
+		.timeout_ms = 1000,
+		.src_size = src_len,
+		.dst_size = dst_len,
 	};
 
 	if (src_len)
@@ -164,10 +172,15 @@ static int poll_in(int fd, int ms)
 	return pfd.revents;
 }
 
-static int set_option(int fd, uint32_t id, uint32_t level, uint32_t name, const void *value, uint32_t len)
+static int set_option(int fd, uint32_t id, uint32_t level, uint32_t name, const void *value,
+		      uint32_t len)
 {
 	struct rdma_ucm_set_option cmd = {
-		.optval = (uintptr_t)value, .id = id, .level = level, .optname = name, .optlen = len,
+		.optval = (uintptr_t)value,
+		.id = id,
+		.level = level,
+		.optname = name,
+		.optlen = len,
 	};
 
 	return COMMAND(fd, RDMA_USER_CM_CMD_SET_OPTION, cmd, 0);
@@ -175,7 +188,9 @@ static int set_option(int fd, uint32_t id, uint32_t level, uint32_t name, const 
 
 static int init_qp_attr(int fd, uint32_t id, uint32_t state, struct ib_uverbs_qp_attr *resp)
 {
-	struct rdma_ucm_init_qp_attr cmd = { .response = (uintptr_t)resp, .id = id, .qp_state = state };
+	struct rdma_ucm_init_qp_attr cmd = { .response = (uintptr_t)resp,
+					     .id = id,
+					     .qp_state = state };
 
 	return COMMAND(fd, RDMA_USER_CM_CMD_INIT_QP_ATTR, cmd, sizeof(*resp));
 }
@@ -252,7 +267,8 @@ static void test_ib_probe(void **state)
 {
 	uint8_t ib[SOCKADDR_IB] = { AF_IB_ };
 	struct rdma_ucm_query_addr_resp resp = {};
-	struct rdma_ucm_query query = { .response = (uintptr_t)&resp, .option = RDMA_USER_CM_QUERY_GID };
+	struct rdma_ucm_query query = { .response = (uintptr_t)&resp,
+					.option = RDMA_USER_CM_QUERY_GID };
 	int fd = open_cm();
 	uint32_t id = create_id(fd);
 
@@ -263,14 +279,15 @@ static void test_ib_probe(void **state)
 	assert_int_equal(resp.node_guid, 0);
 	assert_int_equal(destroy_id(fd, id, NULL), 0);
 	id = create_id(fd);
-	ib[8] = 0xfe;			/* a GID that no device has */
+	ib[8] = 0xfe; /* a GID that no device has */
 	assert_int_equal(bind_any(fd, id, ib, sizeof(ib)), -ENODEV);
 	close(fd);
 }
 
 static void test_bind(void **state)
 {
-	struct sockaddr_in sin = in4("127.0.0.1", 0), foreign = in4("198.51.100.7", 0), any = in4("0.0.0.0", 0);
+	struct sockaddr_in sin = in4("127.0.0.1", 0), foreign = in4("198.51.100.7", 0),
+			   any = in4("0.0.0.0", 0);
 	struct rdma_ucm_bind reserved = { .addr_size = sizeof(sin), .reserved = 1 };
 	struct rdma_ucm_query_addr_resp resp = {};
 	struct sockaddr unknown = { .sa_family = 99 };
@@ -300,14 +317,18 @@ static void test_bind(void **state)
 	/* the same port again */
 	assert_int_equal(bind_ip(fd, b, &sin, sizeof(sin)), -EADDRINUSE);
 	assert_int_equal(destroy_id(fd, a, NULL), 0);
-	assert_int_equal(set_option(fd, b, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)), 0);
-	assert_int_equal(set_option(fd, c, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)), 0);
+	assert_int_equal(
+		set_option(fd, b, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)), 0);
+	assert_int_equal(
+		set_option(fd, c, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)), 0);
 	assert_int_equal(bind_ip(fd, b, &sin, sizeof(sin)), 0);
 	assert_int_equal(bind_ip(fd, c, &sin, sizeof(sin)), 0);
 	assert_int_equal(COMMAND(fd, RDMA_USER_CM_CMD_LISTEN, listen_b, 0), 0);
 	listen_b.id = c;
 	assert_int_equal(COMMAND(fd, RDMA_USER_CM_CMD_LISTEN, listen_b, 0), -EADDRINUSE);
-	assert_int_equal(set_option(fd, b, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on, sizeof(on)), -EINVAL);
+	assert_int_equal(set_option(fd, b, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &on,
+				    sizeof(on)),
+			 -EINVAL);
 
 	/* a wildcard has no device */
 	d = create_id(fd);
@@ -322,7 +343,8 @@ static void test_bind(void **state)
 
 static void test_resolve(void **state)
 {
-	struct sockaddr_in dst = in4("127.0.0.1", 7), src = in4("127.0.0.1", 0), foreign = in4("198.51.100.7", 1);
+	struct sockaddr_in dst = in4("127.0.0.1", 7), src = in4("127.0.0.1", 0),
+			   foreign = in4("198.51.100.7", 1);
 	struct sockaddr_in6 dst6 = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
 	struct sockaddr_in broken = { .sin_family = 99 };
 	struct rdma_ucm_query_addr_resp resp = {};
@@ -392,7 +414,9 @@ static void test_query(void **state)
 	assert_int_equal(COMMAND(fd, RDMA_USER_CM_CMD_QUERY, cmd, 4), -ENOSPC);
 	cmd.response = (uintptr_t)big;
 	cmd.option = RDMA_USER_CM_QUERY_GID;
-	assert_int_equal(COMMAND(fd, RDMA_USER_CM_CMD_QUERY, cmd, sizeof(struct rdma_ucm_query_addr_resp)), 0);
+	assert_int_equal(COMMAND(fd, RDMA_USER_CM_CMD_QUERY, cmd,
+				 sizeof(struct rdma_ucm_query_addr_resp)),
+			 0);
 	assert_int_equal(COMMAND(fd, RDMA_USER_CM_CMD_QUERY, cmd, 8), -ENOSPC);
 	cmd.option = 77;
 	assert_int_equal(COMMAND(fd, RDMA_USER_CM_CMD_QUERY, cmd, sizeof(big)), -ENOSYS);
@@ -409,18 +433,27 @@ static void test_options(void **state)
 
 	(void)state;
 	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &byte, 1), 0);
-	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &value, 4), -EINVAL);
-	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &value, 4), 0);
-	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &byte, 1), -EINVAL);
+	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &value, 4),
+			 -EINVAL);
+	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &value, 4),
+			 0);
+	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &byte, 1),
+			 -EINVAL);
 	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &value, 4), 0);
-	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &byte, 1), -EINVAL);
-	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, 1), 0);
-	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &value, 4), -EINVAL);
+	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, &byte, 1),
+			 -EINVAL);
+	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, 1),
+			 0);
+	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &value, 4),
+			 -EINVAL);
 	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, 9, &value, 4), -ENOSYS);
-	assert_int_equal(set_option(fd, id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &value, 4), -EINVAL);
+	assert_int_equal(set_option(fd, id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &value, 4),
+			 -EINVAL);
 	assert_int_equal(set_option(fd, id, 5, 1, &value, 4), -ENOSYS);
-	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, (void *)16, 1), -EFAULT);
-	assert_int_equal(set_option(fd, NO_ID, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &byte, 1), -ENOENT);
+	assert_int_equal(set_option(fd, id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, (void *)16, 1),
+			 -EFAULT);
+	assert_int_equal(set_option(fd, NO_ID, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &byte, 1),
+			 -ENOENT);
 	close(fd);
 }
 
@@ -591,7 +624,9 @@ static void test_write_event(void **state)
 /* More events than the smallest pipe holds, and numbers that stay small. */
 static void test_many(void **state)
 {
-	enum { MANY = 5000 };
+	enum {
+		MANY = 5000
+	};
 	int fd = open_cm(), i;
 	struct rdma_ucm_event_resp resp;
 	uint32_t id, first = create_id(fd), *ids;
@@ -621,18 +656,12 @@ static void test_many(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_file),
-		cmocka_unit_test(test_framing),
-		cmocka_unit_test(test_ids),
-		cmocka_unit_test(test_ib_probe),
-		cmocka_unit_test(test_bind),
-		cmocka_unit_test(test_resolve),
-		cmocka_unit_test(test_query),
-		cmocka_unit_test(test_options),
-		cmocka_unit_test(test_needs_device),
-		cmocka_unit_test(test_get_event),
-		cmocka_unit_test(test_migrate),
-		cmocka_unit_test(test_write_event),
+		cmocka_unit_test(test_file),	     cmocka_unit_test(test_framing),
+		cmocka_unit_test(test_ids),	     cmocka_unit_test(test_ib_probe),
+		cmocka_unit_test(test_bind),	     cmocka_unit_test(test_resolve),
+		cmocka_unit_test(test_query),	     cmocka_unit_test(test_options),
+		cmocka_unit_test(test_needs_device), cmocka_unit_test(test_get_event),
+		cmocka_unit_test(test_migrate),	     cmocka_unit_test(test_write_event),
 		cmocka_unit_test(test_many),
 	};
 

@@ -29,10 +29,10 @@
 #include "adapter/process/host.h"
 #include "adapter/wire/mpa.h"
 
-#define CM_MSEC	1000000ull
+#define CM_MSEC 1000000ull
 #define CM_SEC	1000000000ull
 
-#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 /* Kernel event numbers (enum rdma_cm_event_type). */
 enum cm_event_type {
@@ -47,7 +47,7 @@ enum cm_event_type {
 	CM_REJECTED,
 	CM_ESTABLISHED,
 	CM_DISCONNECTED,
-	CM_USER = 18,			/* written by the program itself */
+	CM_USER = 18, /* written by the program itself */
 	CM_INTERNAL = 19,
 };
 
@@ -65,20 +65,20 @@ union cm_addr {
 
 struct cm_event {
 	struct cm_event *next;
-	struct cm_id *id;		/* whose counter it raises: the listener for CONNECT_REQUEST */
-	struct cm_id *new_id;		/* CONNECT_REQUEST: the id that comes with it */
+	struct cm_id *id;     /* whose counter it raises: the listener for CONNECT_REQUEST */
+	struct cm_id *new_id; /* CONNECT_REQUEST: the id that comes with it */
 	struct rdma_ucm_event_resp resp;
 };
 
 struct ucma_file {
 	struct host_file file;
-	int wait_fd;			/* our copy of the program's end: shares its O_NONBLOCK */
-	int drain_fd;			/* read end of its own, never blocks; -1 until needed */
-	int token_fd;			/* write end */
-	unsigned int tokens;		/* bytes in the pipe or with a reader that has not got the lock yet */
+	int wait_fd;	     /* our copy of the program's end: shares its O_NONBLOCK */
+	int drain_fd;	     /* read end of its own, never blocks; -1 until needed */
+	int token_fd;	     /* write end */
+	unsigned int tokens; /* bytes in the pipe or with a reader that has not got the lock yet */
 	unsigned int nevents;
 	struct cm_event *head, **tail;
-	struct ucma_file *prev, *next;	/* all files */
+	struct ucma_file *prev, *next; /* all files */
 };
 
 /* Queue @event (allocated by malloc, ours now) at @file. */
@@ -94,17 +94,17 @@ void ucma_events_move(struct ucma_file *from, struct ucma_file *to, struct cm_id
 
 enum cm_state {
 	CM_IDLE,
-	CM_BOUND,			/* has a local address */
+	CM_BOUND, /* has a local address */
 	CM_LISTENING,
 	CM_ADDR_DONE,
 	CM_ROUTE_DONE,
-	CM_CONNECTING,			/* CONNECT done, no answer yet */
-	CM_REQUESTED,			/* passive: neither accepted nor rejected */
+	CM_CONNECTING, /* CONNECT done, no answer yet */
+	CM_REQUESTED,  /* passive: neither accepted nor rejected */
 	CM_CONNECTED,
-	CM_DISCONNECT,			/* connection over, or refused */
+	CM_DISCONNECT, /* connection over, or refused */
 };
 
-enum cm_opt {				/* tri-state options */
+enum cm_opt { /* tri-state options */
 	CM_OPT_UNSET = -1,
 };
 
@@ -115,33 +115,34 @@ struct cm_id {
 	uint64_t uid;
 	uint16_t ps;
 	uint8_t qp_type;
-	bool rejected_early;		/* passive: the peer has gone before accept */
-	union cm_addr src, dst;		/* family 0: none */
-	struct host_dev *dev;		/* NULL: none (wildcard, probe) */
-	uint32_t fetched;		/* events that the program has taken */
-	int fd;				/* bound socket, or -1 */
+	bool rejected_early;	/* passive: the peer has gone before accept */
+	union cm_addr src, dst; /* family 0: none */
+	struct host_dev *dev;	/* NULL: none (wildcard, probe) */
+	uint32_t fetched;	/* events that the program has taken */
+	int fd;			/* bound socket, or -1 */
 	/* options */
 	bool reuseaddr;
-	int afonly;			/* CM_OPT_UNSET, 0, 1 */
-	int tos;			/* CM_OPT_UNSET, 0..255 */
+	int afonly; /* CM_OPT_UNSET, 0, 1 */
+	int tos;    /* CM_OPT_UNSET, 0..255 */
 	/* listener */
 	struct engine_fd efd;
-	struct engine_timer retry;	/* out of descriptors: accept again later */
-	unsigned int backlog, waiting;	/* CONNECT_REQUESTs not fetched yet */
+	struct engine_timer retry;     /* out of descriptors: accept again later */
+	unsigned int backlog, waiting; /* CONNECT_REQUESTs not fetched yet */
 	/* connection */
 	struct cm_conn *conn;
 };
 
-struct cm_id *cm_id_create(struct ucma_file *file);	/* NULL: no memory */
-struct cm_id *cm_id_find(uint32_t number);		/* NULL: none */
-void cm_id_destroy(struct cm_id *id);			/* ends its connection abruptly; drops its events */
+struct cm_id *cm_id_create(struct ucma_file *file); /* NULL: no memory */
+struct cm_id *cm_id_find(uint32_t number);	    /* NULL: none */
+void cm_id_destroy(struct cm_id *id); /* ends its connection abruptly; drops its events */
 unsigned int cm_id_count(void);
 /* Call @fn for each id; it may destroy that id. */
 void cm_id_each(void (*fn)(struct cm_id *id, void *arg), void *arg);
 
 /* An event for @id with @status; private data of @data when given. */
 void cm_id_event(struct cm_id *id, enum cm_event_type type, int status);
-void cm_id_event_data(struct cm_id *id, enum cm_event_type type, int status, const void *data, size_t len);
+void cm_id_event_data(struct cm_id *id, enum cm_event_type type, int status, const void *data,
+		      size_t len);
 
 /* ------------------------------------------------------------------ addresses */
 
@@ -172,47 +173,49 @@ void cm_socket_tune(int fd);
 /* ------------------------------------------------------------------ connections */
 
 enum cm_phase {
-	CONN_TCP,			/* active: TCP handshake */
-	CONN_REPLY,			/* active: request sent, reply awaited */
-	CONN_REQUEST,			/* passive: request awaited */
-	CONN_PENDING,			/* passive: the program decides */
-	CONN_OPEN,			/* data */
-	CONN_CLOSING,			/* the QP has left; the link winds up */
-	CONN_LINGER,			/* no link any more: waiting for the peer's end of stream */
+	CONN_TCP,     /* active: TCP handshake */
+	CONN_REPLY,   /* active: request sent, reply awaited */
+	CONN_REQUEST, /* passive: request awaited */
+	CONN_PENDING, /* passive: the program decides */
+	CONN_OPEN,    /* data */
+	CONN_CLOSING, /* the QP has left; the link winds up */
+	CONN_LINGER,  /* no link any more: waiting for the peer's end of stream */
 };
 
 struct cm_conn {
 	struct engine_conn ec;
 	enum cm_phase phase;
-	struct cm_id *id;		/* NULL: has gone, or out-of-band */
-	struct cm_id *listener;		/* CONN_REQUEST */
-	struct oob_conn *oob;		/* out-of-band: its own state */
+	struct cm_id *id;	/* NULL: has gone, or out-of-band */
+	struct cm_id *listener; /* CONN_REQUEST */
+	struct oob_conn *oob;	/* out-of-band: its own state */
 	struct host_dev *dev;
 	struct engine_timer timer;
 	struct ea_link *link;
-	struct cm_conn *prev, *next;	/* all connections */
-	bool rx_first;			/* passive: nothing is sent before the peer's first FPDU */
-	struct engine_timer first;	/* the peer's first FPDU does not come */
-	uint64_t nudge_ns;		/* active: when to look again */
+	struct cm_conn *prev, *next; /* all connections */
+	bool rx_first;		     /* passive: nothing is sent before the peer's first FPDU */
+	struct engine_timer first;   /* the peer's first FPDU does not come */
+	uint64_t nudge_ns;	     /* active: when to look again */
 	bool notified;
-	unsigned int rx_wait, tx_wait;	/* enum ea_tcp_wait */
-	bool held_end;			/* the peer has ended while a message is held */
-	bool told;			/* DISCONNECTED was queued */
-	bool sent;			/* something was sent that may not be acknowledged yet; see cm_alive.c */
+	unsigned int rx_wait, tx_wait; /* enum ea_tcp_wait */
+	bool held_end;		       /* the peer has ended while a message is held */
+	bool told;		       /* DISCONNECTED was queued */
+	bool sent; /* something was sent that may not be acknowledged yet; see cm_alive.c */
 	uint64_t unacked_since;
 	/* set-up */
 	uint32_t qpn;
 	uint8_t ird, ord;
-	struct ea_mpa_frame req;	/* request sent, or received: private data points into in[] */
+	struct ea_mpa_frame req; /* request sent, or received: private data points into in[] */
 	uint32_t out_len, out_sent, in_len;
 	uint8_t out[EA_MPA_FRAME_MAX];
 	uint8_t in[EA_MPA_FRAME_MAX + 64];
 };
 
-struct cm_conn *cm_conn_alloc(int fd, enum cm_phase phase);	/* takes @fd; NULL with errno, fd closed */
-void cm_conn_free(struct cm_conn *conn);			/* closes the socket at once */
+struct cm_conn *cm_conn_alloc(int fd,
+			      enum cm_phase phase); /* takes @fd; NULL with errno, fd closed */
+void cm_conn_free(struct cm_conn *conn);	    /* closes the socket at once */
 /* Set-up phases: who is called, for which events (0: none).  0 or -errno. */
-int cm_conn_watch(struct cm_conn *conn, void (*ready)(struct engine_fd *efd, uint32_t events), uint32_t events);
+int cm_conn_watch(struct cm_conn *conn, void (*ready)(struct engine_fd *efd, uint32_t events),
+		  uint32_t events);
 
 /* Close so that what TCP has taken still reaches the peer. */
 void cm_conn_linger(struct cm_conn *conn);
@@ -221,8 +224,8 @@ void cm_conn_linger(struct cm_conn *conn);
  * Hand the socket to a link and the QP to RTS.  @terms as agreed; @extra: bytes behind the MPA frame.  0 or -errno,
  * the connection unchanged then.
  */
-int cm_conn_open(struct cm_conn *conn, struct host_qp *qp, const struct ea_mpa_terms *terms, bool active,
-		 const void *extra, size_t extra_len);
+int cm_conn_open(struct cm_conn *conn, struct host_qp *qp, const struct ea_mpa_terms *terms,
+		 bool active, const void *extra, size_t extra_len);
 
 /* The id goes: end the connection abruptly. */
 void cm_conn_abandon(struct cm_conn *conn);
@@ -259,7 +262,8 @@ void cm_listen_stop(struct cm_id *id);
 /* ------------------------------------------------------------------ commands */
 
 /* @in: the request behind the header, zero-padded to the command's size.  0 or -errno. */
-typedef int (*ucma_command)(struct ucma_file *file, const void *in, size_t in_len, unsigned int out_len);
+typedef int (*ucma_command)(struct ucma_file *file, const void *in, size_t in_len,
+			    unsigned int out_len);
 
 int ucma_create_id(struct ucma_file *file, const void *in, size_t in_len, unsigned int out_len);
 int ucma_destroy_id(struct ucma_file *file, const void *in, size_t in_len, unsigned int out_len);
@@ -290,7 +294,7 @@ int ucma_id_dev(struct ucma_file *file, uint32_t number, struct cm_id **id);
 
 /* ------------------------------------------------------------------ life of the process */
 
-void cm_ids_forget(void);		/* fork child */
+void cm_ids_forget(void); /* fork child */
 void cm_conns_forget(void);
 void ucma_files_forget(void);
 

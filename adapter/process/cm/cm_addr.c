@@ -9,7 +9,7 @@
 #include "adapter/process/cm/cm.h"
 
 enum {
-	KEEPALIVE_IDLE = 10,		/* seconds without traffic before the peer is asked */
+	KEEPALIVE_IDLE = 10, /* seconds without traffic before the peer is asked */
 	KEEPALIVE_INTERVAL = 3,
 	KEEPALIVE_PROBES = 5,
 };
@@ -28,8 +28,9 @@ socklen_t cm_addr_len(const union cm_addr *addr)
 
 bool cm_addr_any(const union cm_addr *addr)
 {
-	return addr->sa.sa_family == AF_INET ? addr->in.sin_addr.s_addr == htonl(INADDR_ANY) :
-	       addr->sa.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&addr->in6.sin6_addr) : true;
+	return addr->sa.sa_family == AF_INET  ? addr->in.sin_addr.s_addr == htonl(INADDR_ANY) :
+	       addr->sa.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&addr->in6.sin6_addr) :
+						true;
 }
 
 __be16 cm_addr_port(const union cm_addr *addr)
@@ -96,7 +97,8 @@ int cm_addr_source(const union cm_addr *dst, union cm_addr *src)
  */
 void cm_socket_tune(int fd)
 {
-	static const int one = 1, idle = KEEPALIVE_IDLE, interval = KEEPALIVE_INTERVAL, probes = KEEPALIVE_PROBES;
+	static const int one = 1, idle = KEEPALIVE_IDLE, interval = KEEPALIVE_INTERVAL,
+			 probes = KEEPALIVE_PROBES;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));

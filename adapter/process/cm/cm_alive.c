@@ -11,9 +11,9 @@
 #include <netinet/tcp.h>
 #include "adapter/process/cm/cm.h"
 
-#define LOOK_NS		(5 * CM_SEC)
-#define GONE_NS		(20 * CM_SEC)
-#define GONE_MSEC	20000u
+#define LOOK_NS	  (5 * CM_SEC)
+#define GONE_NS	  (20 * CM_SEC)
+#define GONE_MSEC 20000u
 
 static struct engine_timer look;
 
@@ -65,5 +65,5 @@ void cm_alive_sent(struct cm_conn *conn)
 
 void cm_alive_forget(void)
 {
-	look = (struct engine_timer) {};
+	look = (struct engine_timer){};
 }

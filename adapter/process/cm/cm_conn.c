@@ -18,22 +18,23 @@ enum {
 	DRAIN_BYTES = 64 * 1024,
 };
 
-#define CLOSING_NS	(10 * CM_SEC)	/* the peer has that long to end its side */
-#define LINGER_NS	(5 * CM_SEC)
-#define HELD_NS		(1 * CM_SEC)	/* the peer has ended, and the program posts no receive for what it sent */
-#define GONE_NS		(1 * CM_SEC)	/* the peer has left, and something is to be sent */
+#define CLOSING_NS (10 * CM_SEC) /* the peer has that long to end its side */
+#define LINGER_NS  (5 * CM_SEC)
+#define HELD_NS \
+	(1 * CM_SEC) /* the peer has ended, and the program posts no receive for what it sent */
+#define GONE_NS (1 * CM_SEC) /* the peer has left, and something is to be sent */
 /*
  * A responder sends no FPDU before it has the initiator's first (RFC 5044 section 7.1.2), which makes sure that the
  * initiator is ready.  One that promises none and waits for ours, as Linux's siw does, is ready after that time.
  */
-#define FIRST_NS	(CM_SEC / 5)
+#define FIRST_NS (CM_SEC / 5)
 /*
  * Linux's siw arms its receiver after it has sent its reply, and what came in between lies there until more comes.  So an
  * initiator that has heard nothing sends an empty RDMA Write some time after the first FPDU; each time waits longer.
  */
-#define NUDGE_NS	(CM_SEC / 100)
-#define NUDGE_MAX_NS	(CM_SEC / 2)
-#define EXIT_NS		(CM_SEC / 2)	/* a process that ends waits that long at most */
+#define NUDGE_NS     (CM_SEC / 100)
+#define NUDGE_MAX_NS (CM_SEC / 2)
+#define EXIT_NS	     (CM_SEC / 2) /* a process that ends waits that long at most */
 
 static struct cm_conn *conns;
 
@@ -62,7 +63,8 @@ struct cm_conn *cm_conn_next(struct cm_conn *conn)
 	return conn ? conn->next : conns;
 }
 
-int cm_conn_watch(struct cm_conn *conn, void (*ready)(struct engine_fd *efd, uint32_t events), uint32_t events)
+int cm_conn_watch(struct cm_conn *conn, void (*ready)(struct engine_fd *efd, uint32_t events),
+		  uint32_t events)
 {
 	struct engine_fd *efd = &conn->ec.efd;
 
@@ -289,7 +291,8 @@ static uint32_t conn_progress(struct engine_conn *ec, uint32_t what)
 		conn->timer.fire = held_timeout;
 		engine_timer_set(&conn->timer, HELD_NS);
 	}
-	if ((what & EPOLLIN) || (conn->rx_wait & (EA_TCP_MORE | EA_TCP_HELD)) || conn->phase == CONN_CLOSING)
+	if ((what & EPOLLIN) || (conn->rx_wait & (EA_TCP_MORE | EA_TCP_HELD)) ||
+	    conn->phase == CONN_CLOSING)
 		progress_rx(conn);
 	if (ea_tcp_peer_closed(conn->link) && ea_tcp_state(conn->link) == EA_TCP_OPEN)
 		return peer_has_left(conn);
@@ -329,8 +332,8 @@ static uint32_t conn_progress(struct engine_conn *ec, uint32_t what)
 	return ret;
 }
 
-int cm_conn_open(struct cm_conn *conn, struct host_qp *qp, const struct ea_mpa_terms *terms, bool active,
-		 const void *extra, size_t extra_len)
+int cm_conn_open(struct cm_conn *conn, struct host_qp *qp, const struct ea_mpa_terms *terms,
+		 bool active, const void *extra, size_t extra_len)
 {
 	struct ea_conn_attr attr = {
 		.ord = (uint8_t)(terms->ord < EA_MAX_ORD ? terms->ord : EA_MAX_ORD),
@@ -341,7 +344,8 @@ int cm_conn_open(struct cm_conn *conn, struct host_qp *qp, const struct ea_mpa_t
 		.fd = conn->ec.efd.fd,
 		.crc = terms->crc,
 		.mulpdu = host_settings()->mulpdu ? host_settings()->mulpdu :
-			  terms->large_fpdu ? EA_MULPDU_MAX : 0,
+			  terms->large_fpdu	  ? EA_MULPDU_MAX :
+						    0,
 		.keep_at_end = qp->dev->mode == HOST_ROCE,
 		.rx_data = extra,
 		.rx_len = extra_len,

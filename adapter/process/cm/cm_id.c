@@ -5,10 +5,13 @@
 #include <string.h>
 #include "adapter/process/cm/cm.h"
 
-enum { IDS_GROW = 64, IDS_MAX = 65536 };
+enum {
+	IDS_GROW = 64,
+	IDS_MAX = 65536
+};
 
 static struct cm_id **ids;
-static uint32_t ids_size, ids_used, ids_low;	/* ids_low: nothing below is free */
+static uint32_t ids_size, ids_used, ids_low; /* ids_low: nothing below is free */
 
 static bool ids_grow(void)
 {
@@ -84,7 +87,8 @@ void cm_id_destroy(struct cm_id *id)
 	free(id);
 }
 
-void cm_id_event_data(struct cm_id *id, enum cm_event_type type, int status, const void *data, size_t len)
+void cm_id_event_data(struct cm_id *id, enum cm_event_type type, int status, const void *data,
+		      size_t len)
 {
 	struct cm_event *event = calloc(1, sizeof(*event));
 

@@ -6,7 +6,7 @@
 
 enum {
 	ACCEPT_BATCH = 16,
-	TCP_BACKLOG = 4096,		/* the kernel cuts it to net.core.somaxconn */
+	TCP_BACKLOG = 4096, /* the kernel cuts it to net.core.somaxconn */
 	RETRY_MSEC = 50,
 };
 
@@ -19,10 +19,12 @@ static void accept_some(struct engine_fd *efd, uint32_t events)
 	for (i = 0; i < ACCEPT_BATCH; i++) {
 		fd = accept4(efd->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0) {
-			if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
+			if (errno != EMFILE && errno != ENFILE && errno != ENOMEM &&
+			    errno != ENOBUFS)
 				return;
 			/* the socket stays readable: do not spin on it */
-			host_log(HOST_LOG_ERROR, "no descriptor for a connection to %s; trying again",
+			host_log(HOST_LOG_ERROR,
+				 "no descriptor for a connection to %s; trying again",
 				 cm_addr_text(&id->src));
 			engine_fd_mod(efd, 0);
 			engine_timer_set(&id->retry, RETRY_MSEC * CM_MSEC);
@@ -50,7 +52,7 @@ int cm_listen(struct cm_id *id, int backlog)
 	setsockopt(id->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (listen(id->fd, TCP_BACKLOG))
 		return -errno;
-	id->efd = (struct engine_fd) { .fd = id->fd, .events = EPOLLIN, .ready = accept_some };
+	id->efd = (struct engine_fd){ .fd = id->fd, .events = EPOLLIN, .ready = accept_some };
 	ret = engine_fd_add(&id->efd);
 	if (ret)
 		return ret;

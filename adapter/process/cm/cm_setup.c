@@ -15,9 +15,9 @@
 #include "adapter/wire/ddp.h"
 #include "adapter/wire/rdmap.h"
 
-#define CONNECT_NS	(10 * CM_SEC)	/* TCP handshake */
-#define REPLY_NS	(10 * CM_SEC)
-#define REQUEST_NS	(20 * CM_SEC)
+#define CONNECT_NS (10 * CM_SEC) /* TCP handshake */
+#define REPLY_NS   (10 * CM_SEC)
+#define REQUEST_NS (20 * CM_SEC)
 
 /* ------------------------------------------------------------------ both sides */
 
@@ -41,8 +41,8 @@ static int flush_out(struct cm_conn *conn)
 	ssize_t n;
 
 	while (conn->out_sent < conn->out_len) {
-		n = send(conn->ec.efd.fd, conn->out + conn->out_sent, conn->out_len - conn->out_sent,
-			 MSG_NOSIGNAL | MSG_DONTWAIT);
+		n = send(conn->ec.efd.fd, conn->out + conn->out_sent,
+			 conn->out_len - conn->out_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n < 0)
 			return errno == EINTR ? -EAGAIN : -errno;
 		conn->out_sent += (uint32_t)n;
@@ -53,7 +53,9 @@ static int flush_out(struct cm_conn *conn)
 /* The first FPDU of the active side: a zero-length RDMA Write (RFC 6581 section 9.2). */
 int cm_setup_send_rtr(struct cm_conn *conn, bool crc)
 {
-	struct ea_ddp_hdr hdr = { .tagged = true, .last = true, .ulp_ctrl = ea_rdmap_ctrl(EA_RDMAP_WRITE) };
+	struct ea_ddp_hdr hdr = { .tagged = true,
+				  .last = true,
+				  .ulp_ctrl = ea_rdmap_ctrl(EA_RDMAP_WRITE) };
 	uint8_t fpdu[EA_FPDU_LEN_SIZE + EA_DDP_HDR_MAX + EA_FPDU_TRAILER_MAX] = {};
 	uint32_t len = ea_ddp_encode(&hdr, fpdu + EA_FPDU_LEN_SIZE);
 	uint32_t body = EA_FPDU_LEN_SIZE + len + ea_fpdu_pad(len);
@@ -65,7 +67,10 @@ int cm_setup_send_rtr(struct cm_conn *conn, bool crc)
 		sum = ea_crc32c_end(ea_crc32c_add(ea_crc32c_start(), fpdu, body));
 		memcpy(fpdu + body, &sum, sizeof(sum));
 	}
-	return send(conn->ec.efd.fd, fpdu, body + EA_FPDU_CRC_SIZE, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+	return send(conn->ec.efd.fd, fpdu, body + EA_FPDU_CRC_SIZE, MSG_NOSIGNAL | MSG_DONTWAIT) <
+			       0 ?
+		       -errno :
+		       0;
 }
 
 static void established(struct cm_id *id, const void *data, size_t len)
@@ -159,7 +164,8 @@ static void active_reply(struct engine_fd *efd, uint32_t events)
 		return;
 	}
 	conn->in_len += (uint32_t)n;
-	err = ea_mpa_decode(EA_MPA_REPLY, EA_MPA_ACCEPT_STANDARD, conn->in, conn->in_len, &rep, &need);
+	err = ea_mpa_decode(EA_MPA_REPLY, EA_MPA_ACCEPT_STANDARD, conn->in, conn->in_len, &rep,
+			    &need);
 	switch (err) {
 	case EA_MPA_SHORT:
 		return;
@@ -170,7 +176,8 @@ static void active_reply(struct engine_fd *efd, uint32_t events)
 		active_failed(conn, ECONNREFUSED, NULL, 0);
 		return;
 	default:
-		host_log(HOST_LOG_INFO, "reply of %s: %s", cm_addr_text(&conn->id->dst), ea_mpa_strerror(err));
+		host_log(HOST_LOG_INFO, "reply of %s: %s", cm_addr_text(&conn->id->dst),
+			 ea_mpa_strerror(err));
 		active_failed(conn, EINVAL, NULL, 0);
 	}
 }
@@ -199,7 +206,7 @@ static void active_connected(struct engine_fd *efd, uint32_t events)
 
 static void request_encode(struct cm_conn *conn, const struct rdma_ucm_conn_param *param)
 {
-	conn->req = (struct ea_mpa_frame) {
+	conn->req = (struct ea_mpa_frame){
 		.revision = EA_MPA_REV_2,
 		.crc = host_settings()->crc,
 		.large_fpdu = true,
@@ -211,7 +218,8 @@ static void request_encode(struct cm_conn *conn, const struct rdma_ucm_conn_para
 		.private_len = param->private_data_len,
 		.private_data = param->private_data,
 	};
-	conn->out_len = (uint32_t)ea_mpa_encode(EA_MPA_REQUEST, &conn->req, conn->out, sizeof(conn->out), NULL);
+	conn->out_len = (uint32_t)ea_mpa_encode(EA_MPA_REQUEST, &conn->req, conn->out,
+						sizeof(conn->out), NULL);
 	conn->req.private_data = NULL;
 }
 
@@ -265,7 +273,8 @@ static void passive_timeout(struct engine_timer *timer)
 /* Answer in one send: the socket's buffer is empty.  0 or -errno. */
 static int send_reply(struct cm_conn *conn, const struct ea_mpa_frame *rep)
 {
-	conn->out_len = (uint32_t)ea_mpa_encode(EA_MPA_REPLY, rep, conn->out, sizeof(conn->out), NULL);
+	conn->out_len =
+		(uint32_t)ea_mpa_encode(EA_MPA_REPLY, rep, conn->out, sizeof(conn->out), NULL);
 	conn->out_sent = 0;
 	return flush_out(conn);
 }
@@ -299,13 +308,15 @@ static void passive_request(struct cm_conn *conn)
 	engine_timer_cancel(&conn->timer);
 	conn->listener = NULL;
 	if (listener->waiting >= listener->backlog) {
-		host_log(HOST_LOG_INFO, "backlog %u of %s is full", listener->backlog, cm_addr_text(&listener->src));
+		host_log(HOST_LOG_INFO, "backlog %u of %s is full", listener->backlog,
+			 cm_addr_text(&listener->src));
 		refuse(conn, NULL, 0);
 		return;
 	}
 	id = cm_id_create(listener->file);
 	event = calloc(1, sizeof(*event));
-	if (!id || !event || cm_conn_watch(conn, NULL, 0) || getsockname(conn->ec.efd.fd, &id->src.sa, &len)) {
+	if (!id || !event || cm_conn_watch(conn, NULL, 0) ||
+	    getsockname(conn->ec.efd.fd, &id->src.sa, &len)) {
 		free(event);
 		if (id)
 			cm_id_destroy(id);
@@ -331,7 +342,8 @@ static void passive_request(struct cm_conn *conn)
 	event->resp.id = id->number;
 	event->resp.event = CM_CONNECT_REQUEST;
 	param = &event->resp.param.conn;
-	param->private_data_len = (uint8_t)(conn->req.private_len < UINT8_MAX ? conn->req.private_len : UINT8_MAX);
+	param->private_data_len =
+		(uint8_t)(conn->req.private_len < UINT8_MAX ? conn->req.private_len : UINT8_MAX);
 	memcpy(param->private_data, conn->req.private_data, param->private_data_len);
 	param->responder_resources = EA_MAX_IRD;
 	param->initiator_depth = EA_MAX_ORD;
@@ -359,7 +371,8 @@ static void passive_input(struct engine_fd *efd, uint32_t events)
 		return;
 	}
 	conn->in_len += (uint32_t)n;
-	err = ea_mpa_decode(EA_MPA_REQUEST, EA_MPA_ACCEPT_STANDARD, conn->in, conn->in_len, &conn->req, &need);
+	err = ea_mpa_decode(EA_MPA_REQUEST, EA_MPA_ACCEPT_STANDARD, conn->in, conn->in_len,
+			    &conn->req, &need);
 	if (err == EA_MPA_SHORT)
 		return;
 	if (err == EA_MPA_OK && need == conn->in_len) {
@@ -425,8 +438,8 @@ int cm_setup_accept(struct cm_id *id, const struct rdma_ucm_conn_param *param)
 	ret = -ECONNRESET;
 	if (peer_gone(conn))
 		goto err_refuse;
-	ea_mpa_answer(&conn->req, param->responder_resources, param->initiator_depth, host_settings()->crc,
-		      &rep, &terms);
+	ea_mpa_answer(&conn->req, param->responder_resources, param->initiator_depth,
+		      host_settings()->crc, &rep, &terms);
 	rep.private_data = param->private_data;
 	rep.private_len = param->private_data_len;
 	conn->dev = id->dev;
@@ -435,7 +448,7 @@ int cm_setup_accept(struct cm_id *id, const struct rdma_ucm_conn_param *param)
 	if (ret)
 		goto err_refuse;
 	if (send_reply(conn, &rep))
-		shutdown(conn->ec.efd.fd, SHUT_RDWR);	/* the link finds the end */
+		shutdown(conn->ec.efd.fd, SHUT_RDWR); /* the link finds the end */
 	established(id, NULL, 0);
 	return 0;
 

@@ -27,10 +27,10 @@ enum {
 	ACCEPT_BATCH = 16,
 };
 
-#define CONNECT_NS	(10 * CM_SEC)
-#define WAIT_NS		(60 * CM_SEC)	/* a request waits for RTR that long; then the peer asks again */
-#define RETRY_MIN_NS	(5 * CM_MSEC)
-#define RETRY_MAX_NS	(500 * CM_MSEC)
+#define CONNECT_NS   (10 * CM_SEC)
+#define WAIT_NS	     (60 * CM_SEC) /* a request waits for RTR that long; then the peer asks again */
+#define RETRY_MIN_NS (5 * CM_MSEC)
+#define RETRY_MAX_NS (500 * CM_MSEC)
 
 static const char oob_magic[8] = "ERDMA RC";
 
@@ -46,7 +46,7 @@ struct oob_listener {
 	struct engine_fd efd;
 	struct host_dev *dev;
 	uint16_t port;
-	uint16_t used;			/* bit for each index */
+	uint16_t used; /* bit for each index */
 	struct oob_listener *next;
 };
 
@@ -56,19 +56,19 @@ struct oob_qp {
 	struct host_oob_addr addr;
 	union cm_addr to;
 	bool active;
-	struct cm_conn *conn;		/* being set up by us; NULL */
+	struct cm_conn *conn; /* being set up by us; NULL */
 	struct engine_timer retry;
 	uint64_t delay;
-	struct oob_qp *next;		/* in the bucket */
+	struct oob_qp *next; /* in the bucket */
 };
 
 /* What hangs on a connection that is being set up. */
 struct oob_conn {
 	struct cm_conn *conn;
-	struct oob_qp *oqp;		/* active */
-	struct host_dev *dev;		/* passive */
-	struct oob_hello hello;		/* passive, once it has come */
-	struct oob_conn *prev, *next;	/* passive: all that wait for RTR */
+	struct oob_qp *oqp;	      /* active */
+	struct host_dev *dev;	      /* passive */
+	struct oob_hello hello;	      /* passive, once it has come */
+	struct oob_conn *prev, *next; /* passive: all that wait for RTR */
 	bool waiting;
 };
 
@@ -111,15 +111,17 @@ static void oob_remove(struct oob_qp *oqp)
 static int send_frame(struct cm_conn *conn, enum ea_mpa_kind kind, const struct ea_mpa_frame *frame)
 {
 	conn->out_len = (uint32_t)ea_mpa_encode(kind, frame, conn->out, sizeof(conn->out), NULL);
-	if (send(conn->ec.efd.fd, conn->out, conn->out_len, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)conn->out_len)
+	if (send(conn->ec.efd.fd, conn->out, conn->out_len, MSG_NOSIGNAL | MSG_DONTWAIT) !=
+	    (ssize_t)conn->out_len)
 		return errno ? -errno : -EIO;
 	return 0;
 }
 
-static enum ea_mpa_err receive_frame(struct cm_conn *conn, enum ea_mpa_kind kind, struct ea_mpa_frame *frame,
-				     size_t *used)
+static enum ea_mpa_err receive_frame(struct cm_conn *conn, enum ea_mpa_kind kind,
+				     struct ea_mpa_frame *frame, size_t *used)
 {
-	ssize_t n = recv(conn->ec.efd.fd, conn->in + conn->in_len, sizeof(conn->in) - conn->in_len, MSG_DONTWAIT);
+	ssize_t n = recv(conn->ec.efd.fd, conn->in + conn->in_len, sizeof(conn->in) - conn->in_len,
+			 MSG_DONTWAIT);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return EA_MPA_SHORT;
@@ -143,7 +145,8 @@ static void active_failed(struct cm_conn *conn, const char *why)
 {
 	struct oob_qp *oqp = conn->oob->oqp;
 
-	host_log(HOST_LOG_DEBUG, "QP %#x to %s: %s; trying again", oqp->qp->qpn, cm_addr_text(&oqp->to), why);
+	host_log(HOST_LOG_DEBUG, "QP %#x to %s: %s; trying again", oqp->qp->qpn,
+		 cm_addr_text(&oqp->to), why);
 	oqp->conn = NULL;
 	conn->oob->oqp = NULL;
 	cm_conn_free(conn);
@@ -242,7 +245,7 @@ static void active_start(struct oob_qp *oqp)
 	oqp->conn = conn;
 	conn->dev = oqp->qp->dev;
 	conn->timer.fire = active_timeout;
-	conn->req = (struct ea_mpa_frame) {
+	conn->req = (struct ea_mpa_frame){
 		.revision = EA_MPA_REV_2,
 		.crc = host_settings()->crc,
 		.large_fpdu = true,
@@ -264,7 +267,8 @@ static void active_start(struct oob_qp *oqp)
 
 static bool is_for(const struct oob_hello *hello, const struct oob_qp *oqp)
 {
-	return be32toh(hello->src_qpn) == oqp->addr.dest_qpn && be32toh(hello->dst_qpn) == oqp->qp->qpn &&
+	return be32toh(hello->src_qpn) == oqp->addr.dest_qpn &&
+	       be32toh(hello->dst_qpn) == oqp->qp->qpn &&
 	       !memcmp(hello->sgid, oqp->addr.dgid, sizeof(hello->sgid));
 }
 
@@ -274,7 +278,8 @@ static void passive_answer(struct cm_conn *conn, struct oob_qp *oqp)
 	struct ea_mpa_frame rep;
 
 	engine_timer_cancel(&conn->timer);
-	ea_mpa_answer(&conn->req, oqp->addr.max_rd_atomic, EA_MAX_ORD, host_settings()->crc, &rep, &terms);
+	ea_mpa_answer(&conn->req, oqp->addr.max_rd_atomic, EA_MAX_ORD, host_settings()->crc, &rep,
+		      &terms);
 	conn->dev = oqp->qp->dev;
 	if (oqp->qp->conn || cm_conn_open(conn, oqp->qp, &terms, false, NULL, 0)) {
 		cm_setup_refuse(conn);
@@ -310,8 +315,9 @@ static void passive_request(struct cm_conn *conn)
 		oqp = oob_find(qp);
 	if (!qp || memcmp(oob->hello.magic, oob_magic, sizeof(oob_magic)) ||
 	    be32toh(oob->hello.version) != OOB_VERSION || (oqp && !is_for(&oob->hello, oqp))) {
-		host_log(HOST_LOG_INFO, "QP %#x calls QP %#x, which %s", be32toh(oob->hello.src_qpn),
-			 be32toh(oob->hello.dst_qpn), qp ? "names another peer" : "does not exist");
+		host_log(HOST_LOG_INFO, "QP %#x calls QP %#x, which %s",
+			 be32toh(oob->hello.src_qpn), be32toh(oob->hello.dst_qpn),
+			 qp ? "names another peer" : "does not exist");
 		cm_setup_refuse(conn);
 		return;
 	}
@@ -437,7 +443,7 @@ static struct oob_listener *listener_create(struct host_dev *dev)
 	if (fd < 0)
 		goto err_free;
 	listener->dev = dev;
-	listener->efd = (struct engine_fd) { .fd = fd, .events = EPOLLIN, .ready = accept_some };
+	listener->efd = (struct engine_fd){ .fd = fd, .events = EPOLLIN, .ready = accept_some };
 	if (engine_fd_add(&listener->efd))
 		goto err_fd;
 	listener->next = listeners;
@@ -475,7 +481,7 @@ void cm_oob_qpn_give(struct host_dev *dev, uint32_t qpn)
 
 	for (listener = listeners; listener; listener = listener->next)
 		if (listener->dev == dev && listener->port == qpn >> QPN_INDEX_BITS)
-			listener->used &= (uint16_t)~(1u << (qpn % QPN_PER_PORT));
+			listener->used &= (uint16_t) ~(1u << (qpn % QPN_PER_PORT));
 }
 
 /* ------------------------------------------------------------------ what uverbs calls */
@@ -499,8 +505,8 @@ static int peer_address(struct host_qp *qp, const struct host_oob_addr *addr, un
 
 	memset(to, 0, sizeof(*to));
 	memcpy(&in6, addr->dgid, sizeof(in6));
-	if (!memcmp(addr->dgid, zero, sizeof(zero)) || in6.s6_addr[0] == 0xff || !(addr->dest_qpn >> QPN_INDEX_BITS) ||
-	    addr->dest_qpn >> (QPN_INDEX_BITS + 16))
+	if (!memcmp(addr->dgid, zero, sizeof(zero)) || in6.s6_addr[0] == 0xff ||
+	    !(addr->dest_qpn >> QPN_INDEX_BITS) || addr->dest_qpn >> (QPN_INDEX_BITS + 16))
 		return -EINVAL;
 	to->in6.sin6_family = AF_INET6;
 	to->in6.sin6_addr = in6;
@@ -532,7 +538,7 @@ int cm_oob_rtr(struct host_qp *qp, const struct host_oob_addr *addr)
 	oqp->delay = RETRY_MIN_NS;
 	ret = peer_address(qp, addr, &oqp->to);
 	order = qp->qpn != addr->dest_qpn ? (qp->qpn < addr->dest_qpn ? -1 : 1) :
-		memcmp(addr->sgid, addr->dgid, sizeof(addr->sgid));
+					    memcmp(addr->sgid, addr->dgid, sizeof(addr->sgid));
 	if (!ret && !order) {
 		host_log(HOST_LOG_INFO, "QP %#x names itself as its peer", qp->qpn);
 		ret = -EOPNOTSUPP;

@@ -5,7 +5,7 @@
 
 #include "adapter/process/cm/cm.h"
 
-void oob_conn_gone(struct cm_conn *conn);		/* set-up is over, or the connection goes */
+void oob_conn_gone(struct cm_conn *conn); /* set-up is over, or the connection goes */
 void oob_qp_leaving(struct host_qp *qp);
 void oob_forget(void);
 

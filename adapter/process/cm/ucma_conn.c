@@ -10,7 +10,7 @@
 
 enum {
 	BACKLOG_MAX = 1024,
-	REASON_DEFAULT = 28,		/* "consumer defined" */
+	REASON_DEFAULT = 28, /* "consumer defined" */
 	REASON_VENDOR = 35,
 	CONNECT_MIN = offsetof(struct rdma_ucm_connect, ece),
 	ACCEPT_MIN = offsetof(struct rdma_ucm_accept, ece),
@@ -94,7 +94,8 @@ int ucma_reject(struct ucma_file *file, const void *in, size_t in_len, unsigned 
 	ret = ucma_id_dev(file, cmd->id, &id);
 	if (!ret)
 		ret = id->state == CM_REQUESTED ?
-		      cm_setup_reject(id, cmd->private_data, cmd->private_data_len) : -EINVAL;
+			      cm_setup_reject(id, cmd->private_data, cmd->private_data_len) :
+			      -EINVAL;
 	engine_unlock();
 	return ret;
 }
@@ -114,8 +115,8 @@ int ucma_disconnect(struct ucma_file *file, const void *in, size_t in_len, unsig
 	(void)in_len, (void)out_len;
 	engine_lock();
 	ret = ucma_id_dev(file, cmd->id, &id);
-	if (!ret && id->state != CM_CONNECTED && id->state != CM_DISCONNECT && id->state != CM_CONNECTING &&
-	    id->state != CM_REQUESTED)
+	if (!ret && id->state != CM_CONNECTED && id->state != CM_DISCONNECT &&
+	    id->state != CM_CONNECTING && id->state != CM_REQUESTED)
 		ret = -EINVAL;
 	if (!ret && id->state == CM_CONNECTED && id->conn && id->conn->ec.qp) {
 		conn = id->conn;
@@ -191,7 +192,8 @@ int ucma_write_event(struct ucma_file *file, const void *in, size_t in_len, unsi
 	int ret;
 
 	(void)out_len;
-	if (in_len < sizeof(*cmd) || cmd->reserved || (cmd->event != CM_USER && cmd->event != CM_INTERNAL))
+	if (in_len < sizeof(*cmd) || cmd->reserved ||
+	    (cmd->event != CM_USER && cmd->event != CM_INTERNAL))
 		return -EINVAL;
 	event = calloc(1, sizeof(*event));
 	if (!event)

@@ -20,8 +20,8 @@
 #include "adapter/process/uaccess.h"
 
 enum {
-	TOKENS_MAX = 2048,		/* fits the smallest pipe that an unprivileged user gets */
-	IN_MAX = 512,			/* no command is longer */
+	TOKENS_MAX = 2048, /* fits the smallest pipe that an unprivileged user gets */
+	IN_MAX = 512,	   /* no command is longer */
 	EVENT_OUT_MIN = offsetof(struct rdma_ucm_event_resp, reserved),
 	CMD_GET_EVENT = RDMA_USER_CM_CMD_GET_EVENT,
 	CMD_WRITE_EVENT = 24,

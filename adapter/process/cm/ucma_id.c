@@ -6,10 +6,12 @@
 #include "adapter/process/uaccess.h"
 
 enum {
-	FAMILY_IB = 27,			/* AF_IB */
-	QPT_RC = 2, QPT_UD = 4,
+	FAMILY_IB = 27, /* AF_IB */
+	QPT_RC = 2,
+	QPT_UD = 4,
 	SOCKADDR_IB_LEN = 48,
-	TOS_LEN = 1, INT_LEN = 4,
+	TOS_LEN = 1,
+	INT_LEN = 4,
 	PORT = 1,
 };
 
@@ -207,7 +209,8 @@ int ucma_bind(struct ucma_file *file, const void *in, size_t in_len, unsigned in
  * The source is what the id is bound to, what the program names, or what the kernel's routes say.  A
  * wildcard source takes the last, too.
  */
-static int resolve(struct ucma_file *file, uint32_t number, const void *raw_src, const void *raw_dst)
+static int resolve(struct ucma_file *file, uint32_t number, const void *raw_src,
+		   const void *raw_dst)
 {
 	union cm_addr src = {}, dst = {}, routed;
 	struct host_dev *dev = NULL;
@@ -290,10 +293,12 @@ int ucma_resolve_addr(struct ucma_file *file, const void *in, size_t in_len, uns
 	static const uint16_t none;
 
 	(void)in_len, (void)out_len;
-	if (cmd->reserved || (cmd->src_size && cmd->src_size != addr_size(cmd->src_addr.ss_family)) ||
+	if (cmd->reserved ||
+	    (cmd->src_size && cmd->src_size != addr_size(cmd->src_addr.ss_family)) ||
 	    !cmd->dst_size || cmd->dst_size != addr_size(cmd->dst_addr.ss_family))
 		return -EINVAL;
-	return resolve(file, cmd->id, cmd->src_size ? (const void *)&cmd->src_addr : &none, &cmd->dst_addr);
+	return resolve(file, cmd->id, cmd->src_size ? (const void *)&cmd->src_addr : &none,
+		       &cmd->dst_addr);
 }
 
 int ucma_resolve_route(struct ucma_file *file, const void *in, size_t in_len, unsigned int out_len)
@@ -415,7 +420,8 @@ int ucma_query(struct ucma_file *file, const void *in, size_t in_len, unsigned i
 	if (ret)
 		return ret;
 	if (cmd->option == RDMA_USER_CM_QUERY_PATH)
-		return out_len < sizeof(path) ? -ENOSPC : uaccess_write(cmd->response, &path, sizeof(path));
+		return out_len < sizeof(path) ? -ENOSPC :
+						uaccess_write(cmd->response, &path, sizeof(path));
 	if (out_len < offsetof(struct rdma_ucm_query_addr_resp, ibdev_index))
 		return -ENOSPC;
 	return uaccess_write(cmd->response, &resp, out_len < sizeof(resp) ? out_len : sizeof(resp));
@@ -468,7 +474,8 @@ int ucma_set_option(struct ucma_file *file, const void *in, size_t in_len, unsig
 	int ret;
 
 	(void)in_len, (void)out_len;
-	ret = uaccess_read(value, cmd->optval, cmd->optlen < sizeof(value) ? cmd->optlen : sizeof(value));
+	ret = uaccess_read(value, cmd->optval,
+			   cmd->optlen < sizeof(value) ? cmd->optlen : sizeof(value));
 	engine_lock();
 	if (ucma_id(file, cmd->id, &id))
 		ret = ucma_id(file, cmd->id, &id);
@@ -476,7 +483,9 @@ int ucma_set_option(struct ucma_file *file, const void *in, size_t in_len, unsig
 		ret = set_id_option(id, cmd->optname, value, cmd->optlen);
 	else if (!ret)
 		/* path records are InfiniBand's */
-		ret = cmd->level == RDMA_OPTION_IB && cmd->optname == RDMA_OPTION_IB_PATH ? -EINVAL : -ENOSYS;
+		ret = cmd->level == RDMA_OPTION_IB && cmd->optname == RDMA_OPTION_IB_PATH ?
+			      -EINVAL :
+			      -ENOSYS;
 	engine_unlock();
 	return ret;
 }
@@ -493,7 +502,8 @@ int ucma_join_mcast(struct ucma_file *file, const void *in, size_t in_len, unsig
 		return -ENOSPC;
 	/* both forms have response and uid in front; the id follows the address in one, uid in the other */
 	number = in_len >= sizeof(struct rdma_ucm_join_mcast) ?
-		 ((const struct rdma_ucm_join_mcast *)in)->id : ((const struct rdma_ucm_join_ip_mcast *)in)->id;
+			 ((const struct rdma_ucm_join_mcast *)in)->id :
+			 ((const struct rdma_ucm_join_ip_mcast *)in)->id;
 	engine_lock();
 	ret = ucma_id_dev(file, number, &id);
 	if (!ret)

@@ -41,27 +41,27 @@ uint64_t engine_now(void);
 void engine_lock(void);
 bool engine_trylock(void);
 void engine_unlock(void);
-bool engine_lock_held(void);		/* by this thread; for assertions */
+bool engine_lock_held(void); /* by this thread; for assertions */
 
 /* ------------------------------------------------------------------ descriptors, timers, work; lock held */
 
 /* A descriptor the engine watches (level triggered).  Callback runs with the lock held, in any thread. */
 struct engine_fd {
 	int fd;
-	uint32_t events;		/* EPOLLIN | EPOLLOUT ...; read only for the owner after add */
+	uint32_t events; /* EPOLLIN | EPOLLOUT ...; read only for the owner after add */
 	void (*ready)(struct engine_fd *efd, uint32_t events);
-	uint32_t slot, gen;		/* private */
+	uint32_t slot, gen; /* private */
 };
 
-int engine_fd_add(struct engine_fd *efd);			/* 0 or -errno */
-int engine_fd_mod(struct engine_fd *efd, uint32_t events);	/* no system call when nothing changes */
-void engine_fd_del(struct engine_fd *efd);			/* no callback afterwards; does not close; idempotent */
+int engine_fd_add(struct engine_fd *efd);		   /* 0 or -errno */
+int engine_fd_mod(struct engine_fd *efd, uint32_t events); /* no system call when nothing changes */
+void engine_fd_del(struct engine_fd *efd); /* no callback afterwards; does not close; idempotent */
 
 /* A one-shot timer; a little late at most.  Zero-initialise. */
 struct engine_timer {
-	uint64_t due_ns;		/* CLOCK_MONOTONIC; 0: idle */
+	uint64_t due_ns; /* CLOCK_MONOTONIC; 0: idle */
 	void (*fire)(struct engine_timer *timer);
-	unsigned int pos;		/* private */
+	unsigned int pos; /* private */
 };
 
 void engine_timer_set(struct engine_timer *timer, uint64_t delay_ns);
@@ -81,9 +81,9 @@ void engine_work_cancel(struct engine_work *work);
 
 /* What engine_conn.progress returns besides EPOLLIN and EPOLLOUT. */
 enum {
-	ENGINE_CONN_MORE = 1u << 30,	/* the budget is used up; call again */
-	ENGINE_CONN_HELD = 1u << 29,	/* waits for a receive WQE */
-	ENGINE_CONN_GONE = 1u << 31,	/* was removed by engine_conn_del(); do not touch it */
+	ENGINE_CONN_MORE = 1u << 30, /* the budget is used up; call again */
+	ENGINE_CONN_HELD = 1u << 29, /* waits for a receive WQE */
+	ENGINE_CONN_GONE = 1u << 31, /* was removed by engine_conn_del(); do not touch it */
 };
 
 /*
@@ -93,19 +93,19 @@ enum {
  * engine_conn_del() inside progress is allowed; then it returns ENGINE_CONN_GONE.
  */
 struct engine_conn {
-	struct engine_fd efd;		/* fd set by the owner, the rest private */
+	struct engine_fd efd; /* fd set by the owner, the rest private */
 	/* @what: EPOLLIN, EPOLLOUT, EPOLLRDHUP: what the socket said; 0: queued, or more is left */
 	uint32_t (*progress)(struct engine_conn *conn, uint32_t what);
-	struct host_qp *qp;		/* NULL when the QP is gone already */
-	struct engine_conn *next;	/* private */
+	struct host_qp *qp;	  /* NULL when the QP is gone already */
+	struct engine_conn *next; /* private */
 	bool queued, held, counted;
 };
 
 /* qp and efd.fd set; efd may be registered already.  Queues it once.  0 or -errno. */
 int engine_conn_add(struct engine_conn *conn);
-void engine_conn_del(struct engine_conn *conn);	/* idempotent */
-void engine_conn_detach(struct engine_conn *conn);	/* the QP goes, the connection stays */
-void engine_conn_ready(struct engine_conn *conn);	/* call progress soon */
+void engine_conn_del(struct engine_conn *conn);	   /* idempotent */
+void engine_conn_detach(struct engine_conn *conn); /* the QP goes, the connection stays */
+void engine_conn_ready(struct engine_conn *conn);  /* call progress soon */
 
 /* ------------------------------------------------------------------ objects; lock held */
 

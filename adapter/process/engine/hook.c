@@ -18,8 +18,8 @@
 #define EXPORT __attribute__((visibility("default")))
 
 enum {
-	HOOK_FDS = 4096,		/* command descriptors looked up directly */
-	SEARCH_BYTES = 2048,		/* longest private part in front of the public context */
+	HOOK_FDS = 4096,     /* command descriptors looked up directly */
+	SEARCH_BYTES = 2048, /* longest private part in front of the public context */
 };
 
 struct hook {
@@ -30,14 +30,16 @@ struct hook {
 	int (*post_recv)(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 	int (*poll_cq)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 	int (*req_notify_cq)(struct ibv_cq *cq, int solicited_only);
-	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
-	struct ibv_qp *(*create_qp_ex)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
-	struct hook *next;		/* all; records are never freed */
+	struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *context,
+					  struct ibv_cq_init_attr_ex *attr);
+	struct ibv_qp *(*create_qp_ex)(struct ibv_context *context,
+				       struct ibv_qp_init_attr_ex *attr);
+	struct hook *next; /* all; records are never freed */
 };
 
 static struct hook *hooks[HOOK_FDS];
 static struct hook *all_hooks;
-static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER;	/* for changes of the tables */
+static pthread_mutex_t hook_lock = PTHREAD_MUTEX_INITIALIZER; /* for changes of the tables */
 
 static struct hook *hook_find(const struct ibv_context *ibctx)
 {
@@ -93,7 +95,7 @@ static int hook_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_
 	eqp = qp_find(hook, qp->qp_num);
 	if (!eqp)
 		return ret;
-	atomic_thread_fence(memory_order_seq_cst);	/* see watch_update() */
+	atomic_thread_fence(memory_order_seq_cst); /* see watch_update() */
 	if (atomic_load_explicit(&eqp->rq_watch, memory_order_relaxed))
 		engine_kick(&eqp->kick);
 	return ret;
@@ -159,7 +161,8 @@ static int hook_wr_complete(struct ibv_qp_ex *qp)
 	return ret;
 }
 
-static struct ibv_cq_ex *hook_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
+static struct ibv_cq_ex *hook_create_cq_ex(struct ibv_context *context,
+					   struct ibv_cq_init_attr_ex *attr)
 {
 	struct hook *hook = hook_find(context);
 	struct ibv_cq_ex *cq = hook->create_cq_ex(context, attr);
@@ -175,7 +178,8 @@ static struct ibv_cq_ex *hook_create_cq_ex(struct ibv_context *context, struct i
 	return cq;
 }
 
-static struct ibv_qp *hook_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+static struct ibv_qp *hook_create_qp_ex(struct ibv_context *context,
+					struct ibv_qp_init_attr_ex *attr)
 {
 	struct hook *hook = hook_find(context);
 	struct ibv_qp *qp = hook->create_qp_ex(context, attr);
@@ -185,7 +189,8 @@ static struct ibv_qp *hook_create_qp_ex(struct ibv_context *context, struct ibv_
 	/* only with this request is there a struct ibv_qp_ex around the QP */
 	if (!qp || !(attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS))
 		return qp;
-	qpx = (struct ibv_qp_ex *)qp;	/* its first member; the function is in libibverbs, which is not linked here */
+	qpx = (struct ibv_qp_ex *)
+		qp; /* its first member; the function is in libibverbs, which is not linked here */
 	eqp = qp_find(hook, qp->qp_num);
 	if (eqp && qpx->wr_complete) {
 		eqp->wr_complete = qpx->wr_complete;
@@ -202,7 +207,8 @@ static struct ibv_context *public_context(void *vctx)
 	size_t off;
 
 	for (off = 0; off < SEARCH_BYTES; off += sizeof(size_t)) {
-		if (*(size_t *)((char *)vctx + off) == off + sizeof(size_t) + sizeof(struct ibv_context))
+		if (*(size_t *)((char *)vctx + off) ==
+		    off + sizeof(size_t) + sizeof(struct ibv_context))
 			return (struct ibv_context *)((char *)vctx + off + sizeof(size_t));
 	}
 	return NULL;

@@ -8,7 +8,12 @@
 #include <unistd.h>
 #include "adapter/process/engine/engine_internal.h"
 
-enum { LOCK_FREE, LOCK_HELD, LOCK_CONTENDED, LOCK_SPINS = 100 };
+enum {
+	LOCK_FREE,
+	LOCK_HELD,
+	LOCK_CONTENDED,
+	LOCK_SPINS = 100
+};
 
 static _Atomic(uint32_t) lock_word;
 static _Atomic(uint32_t) lock_sleepers;
@@ -55,7 +60,8 @@ void engine_lock(void)
 		cpu_relax();
 	}
 	atomic_fetch_add(&lock_sleepers, 1);
-	while (atomic_exchange_explicit(&lock_word, LOCK_CONTENDED, memory_order_acquire) != LOCK_FREE)
+	while (atomic_exchange_explicit(&lock_word, LOCK_CONTENDED, memory_order_acquire) !=
+	       LOCK_FREE)
 		futex_op(FUTEX_WAIT, LOCK_CONTENDED);
 	atomic_fetch_sub(&lock_sleepers, 1);
 taken:

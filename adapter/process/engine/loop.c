@@ -17,20 +17,20 @@
 
 enum {
 	BATCH = 32,
-	READY_BUDGET = 16,		/* connections that one unlock may serve */
+	READY_BUDGET = 16, /* connections that one unlock may serve */
 	LOCK_MISSES = 4,
 };
 
-#define NSEC_PER_SEC	1000000000ull
-#define MISS_NS		20000ull	/* the lock was busy: let the holder serve the sockets */
-#define WINDOW_MIN_NS	30000ull	/* between looks at a claim */
-#define WINDOW_MAX_NS	250000ull
-#define SPIN_NS		25000ull	/* looks without sleep after activity, while a CPU is free */
-#define LOAD_NS		1000000ull	/* how long an answer about free CPUs is believed */
-#define SCAN_SPIN_NS	5000ull		/* no hook: looks without sleep after activity */
-#define SCAN_MIN_NS	10000ull
-#define SCAN_MAX_NS	1000000ull
-#define SLOT_NONE	0		/* slot 0 is the eventfd */
+#define NSEC_PER_SEC  1000000000ull
+#define MISS_NS	      20000ull /* the lock was busy: let the holder serve the sockets */
+#define WINDOW_MIN_NS 30000ull /* between looks at a claim */
+#define WINDOW_MAX_NS 250000ull
+#define SPIN_NS	      25000ull	 /* looks without sleep after activity, while a CPU is free */
+#define LOAD_NS	      1000000ull /* how long an answer about free CPUs is believed */
+#define SCAN_SPIN_NS  5000ull	 /* no hook: looks without sleep after activity */
+#define SCAN_MIN_NS   10000ull
+#define SCAN_MAX_NS   1000000ull
+#define SLOT_NONE     0 /* slot 0 is the eventfd */
 
 struct fd_slot {
 	struct engine_fd *efd;
@@ -42,7 +42,7 @@ static struct {
 	int epfd, evfd;
 	pthread_t thread;
 	bool running, parked;
-	int load_fd;			/* /proc/loadavg, or -1 */
+	int load_fd; /* /proc/loadavg, or -1 */
 	unsigned int cpus;
 	struct fd_slot *slots;
 	uint32_t nslots, free_slot, nfds;
@@ -160,7 +160,8 @@ static void dispatch(const struct epoll_event *events, int n)
 	for (i = 0; i < n; i++) {
 		slot = (uint32_t)events[i].data.u64;
 		/* the descriptor may have been removed since the event was fetched */
-		if (slot == SLOT_NONE || slot_key(slot) != events[i].data.u64 || !loop.slots[slot].efd)
+		if (slot == SLOT_NONE || slot_key(slot) != events[i].data.u64 ||
+		    !loop.slots[slot].efd)
 			continue;
 		loop.slots[slot].efd->ready(loop.slots[slot].efd, events[i].events);
 	}
@@ -232,7 +233,7 @@ void engine_before_unlock(void)
 
 static struct timespec to_timespec(uint64_t ns)
 {
-	return (struct timespec) {
+	return (struct timespec){
 		.tv_sec = (time_t)(ns / NSEC_PER_SEC),
 		.tv_nsec = (long)(ns % NSEC_PER_SEC),
 	};
@@ -258,7 +259,7 @@ static int wait_events(struct epoll_event *events, uint64_t ns)
 	if (!ns)
 		return epoll_wait(loop.epfd, events, BATCH, 0);
 	n = epoll_pwait2(loop.epfd, events, BATCH, ns == UINT64_MAX ? NULL : &ts, NULL);
-	if (n < 0 && errno == ENOSYS)	/* before Linux 5.11 */
+	if (n < 0 && errno == ENOSYS) /* before Linux 5.11 */
 		n = epoll_wait(loop.epfd, events, BATCH,
 			       ns > 1000000000000ull ? -1 : (int)((ns + 999999) / 1000000));
 	for (i = 0; i < n; i++)
@@ -268,11 +269,11 @@ static int wait_events(struct epoll_event *events, uint64_t ns)
 }
 
 struct helper_state {
-	uint64_t due;			/* of the first timer */
+	uint64_t due; /* of the first timer */
 	uint64_t window, scan_ns, active;
 	unsigned int misses;
-	bool more;			/* ready connections are left */
-	bool scan;			/* there are contexts without hook */
+	bool more; /* ready connections are left */
+	bool scan; /* there are contexts without hook */
 	uint64_t load_time;
 	bool cpu_free;
 };
@@ -307,7 +308,8 @@ static uint64_t helper_timeout(struct helper_state *st, uint64_t now)
 
 	if (st->more)
 		return 0;
-	if (now - st->active < (st->scan ? SCAN_SPIN_NS : SPIN_NS) && (st->scan || cpu_free(st, now)))
+	if (now - st->active < (st->scan ? SCAN_SPIN_NS : SPIN_NS) &&
+	    (st->scan || cpu_free(st, now)))
 		return 0;
 	if (st->scan && st->scan_ns < ns)
 		ns = st->scan_ns;
@@ -332,7 +334,8 @@ static void helper_round(struct helper_state *st)
 	if (!woken) {
 		if (engine_claimed(now) && st->due > now) {
 			nap(st->window);
-			st->window = st->window * 2 < WINDOW_MAX_NS ? st->window * 2 : WINDOW_MAX_NS;
+			st->window = st->window * 2 < WINDOW_MAX_NS ? st->window * 2 :
+								      WINDOW_MAX_NS;
 			atomic_store(&loop.sleeping, false);
 			if (!atomic_load(&loop.wake) && engine_claimed(engine_now()))
 				return;
@@ -343,7 +346,8 @@ static void helper_round(struct helper_state *st)
 	}
 	atomic_store(&loop.sleeping, false);
 	/* nothing happened while spinning */
-	if (n <= 0 && !woken && !st->more && !st->scan && !atomic_load(&loop.wake) && st->due > engine_now())
+	if (n <= 0 && !woken && !st->more && !st->scan && !atomic_load(&loop.wake) &&
+	    st->due > engine_now())
 		return;
 
 	if (!engine_trylock()) {
@@ -384,7 +388,9 @@ static void helper_round(struct helper_state *st)
 static void *helper_main(void *arg)
 {
 	struct helper_state st = {
-		.due = UINT64_MAX, .window = WINDOW_MIN_NS, .scan_ns = SCAN_MIN_NS,
+		.due = UINT64_MAX,
+		.window = WINDOW_MIN_NS,
+		.scan_ns = SCAN_MIN_NS,
 	};
 
 	(void)arg;

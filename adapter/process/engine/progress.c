@@ -7,21 +7,21 @@
 #include "adapter/process/engine/engine_internal.h"
 
 enum {
-	DIRECT_CONNS = 4,		/* a CQ with more QPs asks epoll which sockets have input */
-	CLAIM_STREAK = 8,		/* empty polls in a row before the helper stays away */
-	IDLE_POLLS = 64,		/* after that many, system calls are spaced */
+	DIRECT_CONNS = 4, /* a CQ with more QPs asks epoll which sockets have input */
+	CLAIM_STREAK = 8, /* empty polls in a row before the helper stays away */
+	IDLE_POLLS = 64,  /* after that many, system calls are spaced */
 	INLINE_BUDGET = 16,
 };
 
-#define CLAIM_NS	25000ull	/* a poller that has not come back for so long has left */
-#define IDLE_GAP_NS	700ull
-#define YIELD_NS	15000ull	/* a poller that waits so long offers its CPU */
+#define CLAIM_NS    25000ull /* a poller that has not come back for so long has left */
+#define IDLE_GAP_NS 700ull
+#define YIELD_NS    15000ull /* a poller that waits so long offers its CPU */
 /*
  * How often a poller serves what is not his own: other connections soon, for the peer of one may wait (the target of
  * RDMA often polls for something else), listeners at leisure.
  */
-#define OTHERS_NS	2000ull
-#define LISTENERS_NS	20000ull
+#define OTHERS_NS    2000ull
+#define LISTENERS_NS 20000ull
 
 static struct engine_qp *qps;
 static struct engine_cq *cqs;
@@ -77,7 +77,8 @@ void engine_cq_sync(struct host_cq *cq)
 
 static bool records_changed(const struct host_qp *qp)
 {
-	return record_read(qp->sq_record) != qp->sq_seen || record_read(qp->rq_record) != qp->rq_seen;
+	return record_read(qp->sq_record) != qp->sq_seen ||
+	       record_read(qp->rq_record) != qp->rq_seen;
 }
 
 /* ------------------------------------------------------------------ connections */
@@ -145,7 +146,8 @@ static void conn_progress(struct engine_conn *conn, uint32_t what)
 
 static void conn_event(struct engine_fd *efd, uint32_t events)
 {
-	struct engine_conn *conn = (struct engine_conn *)((char *)efd - offsetof(struct engine_conn, efd));
+	struct engine_conn *conn =
+		(struct engine_conn *)((char *)efd - offsetof(struct engine_conn, efd));
 
 	if (events & (EPOLLERR | EPOLLHUP))
 		events |= EPOLLIN | EPOLLOUT | EPOLLRDHUP;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include "adapter/process/engine/engine_internal.h"
 
-static struct engine_timer **heap;	/* heap[1..heap_len] */
+static struct engine_timer **heap; /* heap[1..heap_len] */
 static unsigned int heap_len, heap_size;
 
 static void place(struct engine_timer *timer, unsigned int pos)
