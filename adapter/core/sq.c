@@ -305,8 +305,15 @@ static int fetch_read(struct ea_qp *qp, uint64_t header, uint32_t blocks, struct
 	msg->kind = EA_TX_SQ_MORE;
 	msg->slot = qp->sq.next;
 	entry = orq_push(qp, req.sink_stag, req.sink_to, req.len, false);
-	if (EA_FIELD(EA_SQ_OPCODE, header) == EA_OP_READ_INV)
+	if (EA_FIELD(EA_SQ_OPCODE, header) == EA_OP_READ_INV) {
 		entry->inv_stag = ea_le32(wqe->b + EA_WQE_INV);
+		/*
+		 * Linux's rdma_rw names the sink with the key it had before it was bound for this
+		 * READ: the index decides.
+		 */
+		if ((entry->inv_stag ^ req.sink_stag) <= UINT8_MAX)
+			entry->inv_stag = req.sink_stag;
+	}
 	sq_accept(&qp->sq, header, blocks, req.len);
 	return 0;
 }

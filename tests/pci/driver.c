@@ -507,6 +507,9 @@ void drv_post(struct drv_qp *qp, const struct drv_wr *wr)
 	p32(wqe + 12, wr->len);
 	memcpy(wqe + 8, &imm, 4);
 	switch (wr->op) {
+	case WR_READ_INV:
+		p32(wqe + 8, wr->imm);
+		/* fallthrough */
 	case WR_READ:
 		blocks = 2;
 		p32(wqe + 16, wr->lkey);

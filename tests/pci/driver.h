@@ -131,6 +131,7 @@ enum {
 	WC_RECV_IMM = 5,
 	WR_WRITE_IMM = 9,
 	WC_RSP_SEND_IMM = 12,
+	WR_READ_INV = 16,
 };
 
 struct drv_wr {
@@ -138,7 +139,7 @@ struct drv_wr {
 	bool solicited, no_bell;
 	uint32_t len, lkey, rkey;
 	uint64_t addr, raddr;
-	uint32_t imm; /* number */
+	uint32_t imm; /* number; WR_READ_INV: the STag to invalidate */
 };
 
 void drv_post(struct drv_qp *qp, const struct drv_wr *wr);

@@ -387,6 +387,7 @@ static void test_kernel_user(void **state)
 	struct side a, b;
 	uint8_t body[56] = { 0 };
 	uint64_t pages[2], list;
+	struct drv_wr wr;
 	uint32_t v, i;
 
 	(void)state;
@@ -413,14 +414,18 @@ static void test_kernel_user(void **state)
 		pages[1] = a.buf + BIG;
 		drv_fast_reg(&a.qp, 0x4000 | i, pages[0] + 100, 4096, pages, 2,
 			     DRV_LOCAL_READ | DRV_LOCAL_WRITE | DRV_REMOTE_WRITE);
-		drv_post(&a.qp, &(struct drv_wr){ .op = WR_READ,
-						  .len = 4096,
-						  .lkey = 0x4000 | i,
-						  .addr = pages[0] + 100,
-						  .rkey = b.key,
-						  .raddr = b.buf });
-		drv_local_inv(&a.qp, 0x4000 | i);
-		expect(&a, WR_READ, 0, 4096);
+		wr = (struct drv_wr){ .op = i & 1 ? WR_READ_INV : WR_READ,
+				      .len = 4096,
+				      .lkey = 0x4000 | i,
+				      .addr = pages[0] + 100,
+				      .rkey = b.key,
+				      .raddr = b.buf,
+				      /* Linux names the key from before the binding */
+				      .imm = 0x4000 | (i - 1) };
+		drv_post(&a.qp, &wr);
+		if (wr.op == WR_READ)
+			drv_local_inv(&a.qp, 0x4000 | i);
+		expect(&a, wr.op, 0, 4096);
 		assert_memory_equal(vm_at(&vm, pages[0] + 100), vm_at(&vm, b.buf), 3996);
 		assert_memory_equal(vm_at(&vm, pages[1]), vm_at(&vm, b.buf + 3996), 100);
 		memset(vm_at(&vm, pages[0]), 0, 4096);
