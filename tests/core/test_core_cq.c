@@ -163,11 +163,10 @@ static void ci_wraps(void **state)
 	rig.a.sq_pi = 0;
 	ring_sq(&rig.a);
 	assert_int_equal(fired(&rig, 1), 1);
-	/* the first of the 64 had its event, the others came while nothing was armed */
+	arm(&rig, &rig.a.scq, false);
+	assert_int_equal(fired(&rig, 1), 1);
 	arm(&rig, &rig.a.scq, true);
 	assert_int_equal(fired(&rig, 1), 1);
-	arm(&rig, &rig.a.scq, false);
-	assert_int_equal(fired(&rig, 1), 0);
 	rig.a.scq.ci = 1u << 24;
 	arm(&rig, &rig.a.scq, false);
 	arm(&rig, &rig.a.scq, true);
