@@ -300,9 +300,9 @@ static void read_mac(struct host_dev *dev)
 }
 
 /*
- * EUI-64 of the MAC, as the kernel's driver makes it, where the MAC is the manufacturer's.  A MAC that software chose
- * (containers, virtual interfaces) or none (lo) says little: there the machine and the network namespace
- * are mixed in, so that two containers differ.
+ * EUI-64 of the MAC, as the kernel's driver makes it, where the MAC is the manufacturer's.  A MAC
+ * that software chose (containers, virtual interfaces) or none (lo) says little: there the machine
+ * and the network namespace are mixed in, so that two containers differ.
  */
 static uint64_t make_guid(const struct host_dev *dev)
 {
@@ -528,9 +528,10 @@ static void gid_note(struct gid_slot *table, const struct local_addr *la, unsign
 }
 
 /*
- * Bring a RoCE table up to date; an entry that stays keeps its index.  The order of a new table is the kernel's: link-local
- * first, then IPv4, then other IPv6 addresses of the paired interface; then those of other interfaces that
- * the device serves too.  Every GID is an address that a peer can reach.
+ * Bring a RoCE table up to date; an entry that stays keeps its index.  The order of a new table is
+ * the kernel's: link-local first, then IPv4, then other IPv6 addresses of the paired interface;
+ * then those of other interfaces that the device serves too.  Every GID is an address that a peer
+ * can reach.
  */
 static void gids_refresh(struct host_dev *dev)
 {

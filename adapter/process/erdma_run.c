@@ -90,7 +90,10 @@ static void own_folder(char *folder, size_t size)
 		*slash = 0;
 }
 
-/* liberdma-host.so: beside bin in the build tree, in one of the usual folders where it is installed. */
+/*
+ * liberdma-host.so: beside bin in the build tree, in one of the usual folders where it is
+ * installed.
+ */
 static void find_library(const char *folder, char *lib, size_t size)
 {
 	static const char *const places[] = {

@@ -16,12 +16,13 @@ enum run_verdict {
 /* What is known of a program. */
 struct run_program {
 	char path[PATH_MAX];
-	char first[64]; /* library that insists on coming before all others (a sanitizer's); empty: none */
+	/* library that insists on coming before all others (a sanitizer's); empty: none */
+	char first[64];
 };
 
 /*
- * Find @name as the shell would and see whether a library can be preloaded into it.  Anything but RUN_FINE comes with a
- * message in @err that names the cause.
+ * Find @name as the shell would and see whether a library can be preloaded into it.  Anything but
+ * RUN_FINE comes with a message in @err that names the cause.
  */
 enum run_verdict run_check(const char *name, struct run_program *program, char *err,
 			   size_t err_size);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Can the adapter be preloaded into this program?  Static, setuid and foreign programs cannot take it. */
+/*
+ * Can the adapter be preloaded into this program?  Static, setuid and foreign programs cannot take
+ * it.
+ */
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -137,8 +140,8 @@ static bool segment_of(int fd, const ElfW(Ehdr) * elf, ElfW(Addr) va, ElfW(Phdr)
 }
 
 /*
- * Sanitizers' libraries end a program in which they are not first.  Look whether it needs one; whatever cannot be
- * read means no.
+ * Sanitizers' libraries end a program in which they are not first.  Look whether it needs one;
+ * whatever cannot be read means no.
  */
 static void find_sanitizer(int fd, const ElfW(Ehdr) * elf, const ElfW(Phdr) * dynamic, char *first,
 			   size_t size)

@@ -2,9 +2,10 @@
 /*
  * Event files: a pipe from the adapter to the program.
  *
- * read(), poll(), epoll, O_NONBLOCK and SIGIO on the program's end are the kernel's own.  The adapter keeps the
- * write end and a second descriptor of the read end, both hidden: the latter lets it take back events of an object
- * that is being destroyed, and keeps a write after the program has closed its end from raising SIGPIPE.
+ * read(), poll(), epoll, O_NONBLOCK and SIGIO on the program's end are the kernel's own.  The
+ * adapter keeps the write end and a second descriptor of the read end, both hidden: the latter lets
+ * it take back events of an object that is being destroyed, and keeps a write after the program has
+ * closed its end from raising SIGPIPE.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -113,7 +114,10 @@ void host_evq_put(struct host_evq *q)
 	evq_free(q);
 }
 
-/* Bytes that went into the pipe: whole events only, since each is written by itself and is shorter than PIPE_BUF. */
+/*
+ * Bytes that went into the pipe: whole events only, since each is written by itself and is shorter
+ * than PIPE_BUF.
+ */
 static size_t pipe_fill(struct host_evq *q, const unsigned char *events, size_t len)
 {
 	size_t done = 0;
@@ -179,7 +183,10 @@ int host_evq_push(struct host_evq *q, const void *event)
 	return ret;
 }
 
-/* Move all that is in the pipe to the end of *@buf without ever blocking on a program that reads at the same time. */
+/*
+ * Move all that is in the pipe to the end of *@buf without ever blocking on a program that reads at
+ * the same time.
+ */
 static size_t pipe_empty(struct host_evq *q, unsigned char **buf)
 {
 	size_t len = 0, room = 0;
@@ -190,7 +197,10 @@ static size_t pipe_empty(struct host_evq *q, unsigned char **buf)
 	if (ioctl(q->read_fd, FIONREAD, &waiting) || !waiting ||
 	    pipe2(scratch, O_CLOEXEC | O_NONBLOCK))
 		return 0;
-	/* splice has a non-blocking flag of its own; read() would go by the flag the program has set */
+	/*
+	 * splice has a non-blocking flag of its own; read() would go by the flag the program has
+	 * set
+	 */
 	while ((n = splice(q->read_fd, NULL, scratch[1], NULL, 4096, SPLICE_F_NONBLOCK)) > 0) {
 		while (n > 0) {
 			if (room - len < (size_t)n) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The table of descriptors that are ours: device files and directories the program holds, and hidden ones
- * that only this library uses.
+ * The table of descriptors that are ours: device files and directories the program holds, and
+ * hidden ones that only this library uses.
  *
  * Every interposed call asks host_fd_ours() first: two loads when the answer is no.
  */
@@ -21,7 +21,8 @@ enum {
 
 struct fd_slot {
 	struct host_file *file; /* NULL: not ours */
-	dev_t dev; /* identity of the open file, to notice a number that was reused behind our back */
+	/* identity of the open file, to notice a number that was reused behind our back */
+	dev_t dev;
 	ino_t ino;
 };
 
@@ -49,15 +50,18 @@ static inline bool host_fd_ours(int fd)
 bool fdtab_hidden(int fd);
 
 /*
- * Is this a process that only shares our memory (child of vfork() or of a raw clone)?  Its descriptors are a copy, so the
- * table must not follow what it does.
+ * Is this a process that only shares our memory (child of vfork() or of a raw clone)?  Its
+ * descriptors are a copy, so the table must not follow what it does.
  */
 bool fdtab_foreign(void);
 
 /* This process, without a system call. */
 pid_t fdtab_pid(void);
 
-/* What close(), dup2() and their kin do to a descriptor of ours.  Results as the system call: -1 with errno. */
+/*
+ * What close(), dup2() and their kin do to a descriptor of ours.  Results as the system call: -1
+ * with errno.
+ */
 int fdtab_close(int fd);
 int fdtab_dup(int fd, int new_fd); /* @new_fd was just made from @fd; returns @new_fd */
 bool fdtab_forget(int fd); /* the kernel has replaced or closed @fd; true: it was in the table */

@@ -94,8 +94,9 @@ static void fork_child(void)
 				continue;
 			if (slot->file == &hidden_file) {
 				/*
-				 * Sockets among them are connections of the parent: the peer must see their end when
-				 * the parent goes, however long this child lives.
+				 * Sockets among them are connections of the parent: the peer must
+				 * see their end when the parent goes, however long this child
+				 * lives.
 				 */
 				slot_set(slot, NULL);
 				REAL(close)(i * FDTAB_CHUNK + j);
@@ -118,8 +119,8 @@ static void fd_init(void)
 	fd_owner = getpid();
 	fd_hidden_base = FD_ROOM;
 	/*
-	 * A connection costs this library descriptors that it does not cost the kernel.  They go above the program's limit, so that
-	 * the program can open as many of its own as before.
+	 * A connection costs this library descriptors that it does not cost the kernel.  They go
+	 * above the program's limit, so that the program can open as many of its own as before.
 	 */
 	if (!getrlimit(RLIMIT_NOFILE, &limit)) {
 		old = limit.rlim_cur;

@@ -11,9 +11,9 @@
  * One device model (struct ea_dev) per device and process.  The engine lock serialises all of the
  * core and everything declared here unless a comment says otherwise.
  *
- * Code in this library that calls an interposed libc function (open, write, close, socket, ioctl...)
- * comes back to the interposer first, which passes it on after a look at the descriptor table; real
- * functions are at hand by REAL() of libc.h where even that is too much.
+ * Code in this library that calls an interposed libc function (open, write, close, socket,
+ * ioctl...) comes back to the interposer first, which passes it on after a look at the descriptor
+ * table; real functions are at hand by REAL() of libc.h where even that is too much.
  */
 #ifndef EA_HOST_H
 #define EA_HOST_H
@@ -24,7 +24,7 @@
 #include <sys/types.h>
 #include "adapter/core/core.h"
 
-/* ------------------------------------------------------------------ settings and messages (front: settings.c) */
+/* ---------------------------------------------------- settings and messages (front: settings.c) */
 
 enum host_mode {
 	HOST_IWARP, /* RNIC; connections by rdma_cm */
@@ -81,8 +81,8 @@ int host_dev_count(void);
 struct host_dev *host_dev_get(int index);
 
 /*
- * Give the device its model and tables when it has none yet (a uverbs or rdma_cm file is being opened).
- * Thread-safe; call without the engine lock.  0 or -errno.
+ * Give the device its model and tables when it has none yet (a uverbs or rdma_cm file is being
+ * opened). Thread-safe; call without the engine lock.  0 or -errno.
  */
 int host_dev_start(struct host_dev *dev);
 
@@ -93,8 +93,8 @@ int host_dev_start(struct host_dev *dev);
 struct host_dev *host_dev_by_addr(const struct sockaddr *sa);
 
 /*
- * GID @index of port 1: iWARP index 0 is the MAC and ten zeros; RoCE: the link-local GID and one of each
- * address.  0, -EINVAL (index beyond the table) or -ENODATA (empty slot).  Any thread.
+ * GID @index of port 1: iWARP index 0 is the MAC and ten zeros; RoCE: the link-local GID and one of
+ * each address.  0, -EINVAL (index beyond the table) or -ENODATA (empty slot).  Any thread.
  */
 enum {
 	HOST_ROCE_GIDS = 128,
@@ -105,10 +105,10 @@ int host_dev_gid(struct host_dev *dev, unsigned int index, uint8_t gid[HOST_GID_
 /* ------------------------------------------------------------------ fork (front: file.c) */
 
 /*
- * In the child of fork() the adapter starts anew: inherited device files answer EIO, all hidden descriptors
- * are closed, and the device tables are forgotten (not freed: their locks and lists may be half-way).
- * These run in the child, one thread, before the program's code; they forget state, re-initialise locks, and touch neither
- * descriptors nor the core.
+ * In the child of fork() the adapter starts anew: inherited device files answer EIO, all hidden
+ * descriptors are closed, and the device tables are forgotten (not freed: their locks and lists may
+ * be half-way). These run in the child, one thread, before the program's code; they forget state,
+ * re-initialise locks, and touch neither descriptors nor the core.
  */
 void engine_fork_child(void);
 void cm_fork_child(void);
@@ -137,25 +137,32 @@ struct host_file {
 	int refs;   /* private to file.c */
 };
 
-/* Make @fd (an open descriptor of the real kernel) stand for @file; takes over @fd.  0 or -errno. */
+/*
+ * Make @fd (an open descriptor of the real kernel) stand for @file; takes over @fd.  0 or -errno.
+ */
 int host_file_install(struct host_file *file, int fd);
 
-/* The file behind a descriptor, with a reference, or NULL when @fd is not ours; host_file_put() gives it back. */
+/*
+ * The file behind a descriptor, with a reference, or NULL when @fd is not ours; host_file_put()
+ * gives it back.
+ */
 struct host_file *host_file_get(int fd);
 void host_file_put(struct host_file *file);
 
 /*
- * Move an internal descriptor out of the way of the program: the new number (high, CLOEXEC, protected from close, dup2,
- * closefrom), or -errno with @fd closed.  host_fd_unhide_close() closes it.
+ * Move an internal descriptor out of the way of the program: the new number (high, CLOEXEC,
+ * protected from close, dup2, closefrom), or -errno with @fd closed.  host_fd_unhide_close() closes
+ * it.
  */
 int host_fd_hide(int fd);
 void host_fd_unhide_close(int fd);
 
-/* ------------------------------------------------------------------ event files (front: event.c) */
+/* ----------------------------------------------------------------- event files (front: event.c) */
 
 /*
  * A pipe whose read end belongs to the program: completion channels, async files, rdma_cm channels.
- * Every event is one atomic write.  Never blocks; overflow is kept in memory and drained by the engine.
+ * Every event is one atomic write.  Never blocks; overflow is kept in memory and drained by the
+ * engine.
  */
 struct host_evq;
 
@@ -168,12 +175,13 @@ void host_evq_close(
 int host_evq_push(struct host_evq *q,
 		  const void *event); /* wakes no thread of ours; 0 or -ENOMEM */
 /*
- * Take out all events not yet read by the program for which @match is true; returns how many.  Order of the others is kept.
+ * Take out all events not yet read by the program for which @match is true; returns how many.
+ * Order of the others is kept.
  */
 unsigned int host_evq_remove(struct host_evq *q, bool (*match)(const void *event, void *arg),
 			     void *arg);
 
-/* ------------------------------------------------------------------ verbs objects (front: uverbs) */
+/* ---------------------------------------------------------------- verbs objects (front: uverbs) */
 
 struct host_ctx; /* one open uverbs file */
 struct cm_conn;
@@ -212,30 +220,37 @@ struct host_qp {
 /* Engine lock held. */
 struct host_qp *host_qp_find(struct host_dev *dev, uint32_t qpn);
 
-/* The context behind a uverbs command descriptor, without a lock (the program must not close it meanwhile); NULL. */
+/*
+ * The context behind a uverbs command descriptor, without a lock (the program must not close it
+ * meanwhile); NULL.
+ */
 struct host_ctx *host_ctx_by_fd(int cmd_fd);
 struct host_dev *host_ctx_dev(struct host_ctx *ctx);
 /* By the handle that struct ibv_cq carries; no lock needed by a caller that owns the ibv_cq. */
 struct host_cq *host_cq_by_handle(struct host_ctx *ctx, uint32_t handle);
 struct host_qp *host_qp_by_handle(struct host_ctx *ctx, uint32_t handle);
 
-/* Report an async event of a QP (IBV_EVENT_QP_FATAL...) on its context's async file; engine lock held. */
+/*
+ * Report an async event of a QP (IBV_EVENT_QP_FATAL...) on its context's async file; engine lock
+ * held.
+ */
 void host_qp_async_event(struct host_qp *qp, uint32_t ibv_event);
 
-/* ------------------------------------------------------------------ what uverbs calls (cm, engine) */
+/* --------------------------------------------------------------- what uverbs calls (cm, engine) */
 
 /*
- * A QP that cm connected leaves RTS by ibv_modify_qp (@to: CLOSING, TERMINATE, ERROR); called before ea_qp_modify() with
- * the engine lock held.  cm queues DISCONNECTED for its id and lets the link wind up.  Also called before a QP goes to
- * RESET in HOST_ROCE (with ERROR; ea_qp_reset() follows).  Called for every QP that has left IDLE or RTR or whose conn is set.
+ * A QP that cm connected leaves RTS by ibv_modify_qp (@to: CLOSING, TERMINATE, ERROR); called
+ * before ea_qp_modify() with the engine lock held.  cm queues DISCONNECTED for its id and lets the
+ * link wind up.  Also called before a QP goes to RESET in HOST_ROCE (with ERROR; ea_qp_reset()
+ * follows).  Called for every QP that has left IDLE or RTR or whose conn is set.
  */
 void cm_qp_leaving(struct host_qp *qp, enum ea_qp_state to);
 /* Before the QP is destroyed; the connection ends abruptly.  Engine lock held. */
 void cm_qp_destroyed(struct host_qp *qp);
 
 /*
- * HOST_ROCE: ibv_modify_qp asks for RTR with this remote end; the carrier is set up in the background.  Engine lock held.
- * 0 or -errno (EINVAL: GID of no known form).
+ * HOST_ROCE: ibv_modify_qp asks for RTR with this remote end; the carrier is set up in the
+ * background.  Engine lock held. 0 or -errno (EINVAL: GID of no known form).
  */
 struct host_oob_addr {
 	uint8_t dgid[HOST_GID_LEN];
@@ -244,24 +259,33 @@ struct host_oob_addr {
 	uint8_t max_rd_atomic; /* at RTR: max_dest_rd_atomic, what we accept */
 	uint32_t dest_qpn;
 };
-/* QP numbers in this mode lead to the process (see cm/oob.c); 20 bits; 0: none to be had.  Engine lock held. */
+/*
+ * QP numbers in this mode lead to the process (see cm/oob.c); 20 bits; 0: none to be had.  Engine
+ * lock held.
+ */
 uint32_t cm_oob_qpn_take(struct host_dev *dev);
 void cm_oob_qpn_give(struct host_dev *dev, uint32_t qpn);
 int cm_oob_rtr(struct host_qp *qp, const struct host_oob_addr *addr);
 int cm_oob_rts(struct host_qp *qp, uint8_t max_rd_atomic);
 
-/* The program opened /dev/infiniband/rdma_cm: a new descriptor (installed as a host_file) or -errno. */
+/*
+ * The program opened /dev/infiniband/rdma_cm: a new descriptor (installed as a host_file) or
+ * -errno.
+ */
 int ucma_open(int flags);
 
-/* Objects come and go (engine lock held): the engine keeps its lists by them.  created: 0 or -ENOMEM. */
+/*
+ * Objects come and go (engine lock held): the engine keeps its lists by them.  created: 0 or
+ * -ENOMEM.
+ */
 int engine_qp_created(struct host_qp *qp);
 void engine_qp_destroyed(struct host_qp *qp);
 int engine_cq_created(struct host_cq *cq);
 void engine_cq_destroyed(struct host_cq *cq);
 
 /*
- * A command of this context is about to run / its descriptor was closed; no lock.  The verbs hook wraps functions that
- * libibverbs sets after verbs_set_ops(), and keeps what it needs by context.
+ * A command of this context is about to run / its descriptor was closed; no lock.  The verbs hook
+ * wraps functions that libibverbs sets after verbs_set_ops(), and keeps what it needs by context.
  */
 void engine_ctx_command(struct host_ctx *ctx);
 void engine_ctx_closed(struct host_ctx *ctx);

@@ -435,7 +435,10 @@ static int do_nftw(const char *path,
 	const char *slash;
 	int ret;
 
-	/* changing into a directory that the kernel does not have is impossible; following links could go round for ever */
+	/*
+	 * changing into a directory that the kernel does not have is impossible; following links
+	 * could go round for ever
+	 */
 	if (len >= PATH_MAX || (flags & FTW_CHDIR) || !(flags & FTW_PHYS)) {
 		errno = len >= PATH_MAX ? ENAMETOOLONG : ENOTSUP;
 		return -1;

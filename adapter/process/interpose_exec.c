@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Programs that a program starts see the same devices, also where it gives them an environment of its own making.
+ * Programs that a program starts see the same devices, also where it gives them an environment of
+ * its own making.
  *
  * These calls come from children of vfork() too: no memory but the stack, no lock, no shared state.
  */
@@ -101,8 +102,8 @@ static bool complete(char *const env[])
 }
 
 /*
- * The environment @env with what is missing, in @room (count_of(env) + 4 pointers); @text takes an LD_PRELOAD
- * of both ours and the program's.
+ * The environment @env with what is missing, in @room (count_of(env) + 4 pointers); @text takes an
+ * LD_PRELOAD of both ours and the program's.
  */
 static char **add_missing(char *const env[], char **room, char *text)
 {

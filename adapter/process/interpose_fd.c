@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* The C library's calls on descriptors: commands to device files, and everything that makes or ends a descriptor. */
+/*
+ * The C library's calls on descriptors: commands to device files, and everything that makes or ends
+ * a descriptor.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,20 +17,29 @@
 
 /* ------------------------------------------------------------------ commands */
 
-/* The file to ask, or NULL: then *ret is what to return, unless the descriptor is not ours after all (*real). */
+/*
+ * The file to ask, or NULL: then *ret is what to return, unless the descriptor is not ours after
+ * all (*real).
+ */
 static struct host_file *command_file(int fd, bool *real)
 {
 	struct host_file *file;
 
 	*real = false;
 	if (fdtab_hidden(fd)) {
-		/* this library itself; a program that hits such a number by chance harms only a connection of its own */
+		/*
+		 * this library itself; a program that hits such a number by chance harms only a
+		 * connection of its own
+		 */
 		*real = true;
 		return NULL;
 	}
 	file = host_file_get(fd);
 	if (!file) {
-		/* a child of vfork() has no business with device files; any other descriptor was reused */
+		/*
+		 * a child of vfork() has no business with device files; any other descriptor was
+		 * reused
+		 */
 		if (fdtab_foreign())
 			errno = EIO;
 		else

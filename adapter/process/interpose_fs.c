@@ -2,8 +2,9 @@
 /*
  * The C library's calls that name a file: those that lead into the virtual tree are answered here.
  *
- * The library's own helpers (fopen, realpath, ...) do not come back through open() or readlink(), so each of
- * them is here too.  A call that is not ours is passed on unchanged, after a look at the first letters of its path.
+ * The library's own helpers (fopen, realpath, ...) do not come back through open() or readlink(),
+ * so each of them is here too.  A call that is not ours is passed on unchanged, after a look at the
+ * first letters of its path.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -214,7 +215,10 @@ static int stat_descriptor(int fd, struct stat *st)
 	return 0;
 }
 
-/* Where a stat-like call leads; for a real file the caller makes its own call with *dirfd and *path. */
+/*
+ * Where a stat-like call leads; for a real file the caller makes its own call with *dirfd and
+ * *path.
+ */
 static int find_for_stat(int *dirfd, const char **path, int flags, struct vfs_res *res,
 			 struct stat *st)
 {
@@ -499,7 +503,7 @@ INTERPOSE char *canonicalize_file_name(const char *path)
 					       do_realpath(path, NULL);
 }
 
-/* ------------------------------------------------------------------ extended attributes, file systems */
+/* ------------------------------------------------------------ extended attributes, file systems */
 
 /* 1: @path is a node of ours alone; 0: make the real call with *path; -1: failed. */
 static int find_ours(const char **path, bool follow, struct vfs_res *res)

@@ -27,8 +27,8 @@ void *libc_lookup(const char *name);
 #define INTERPOSE __attribute__((visibility("default")))
 
 /*
- * The name that programs built for large files call.  Where long has 64 bits both names take the same arguments, so both
- * are the same function.
+ * The name that programs built for large files call.  Where long has 64 bits both names take the
+ * same arguments, so both are the same function.
  */
 _Static_assert(sizeof(long) == 8, "struct stat and its like are the same in both forms");
 #define ALIAS64(name, name64) __asm__(".globl " #name64 "\n\t.set " #name64 ", " #name)

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * NETLINK_RDMA: the devices as the kernel's netlink interface tells them, for libibverbs, librdmacm and iproute2's rdma.
+ * NETLINK_RDMA: the devices as the kernel's netlink interface tells them, for libibverbs, librdmacm
+ * and iproute2's rdma.
  *
- * A socket of this family is one end of a pair; requests are answered at once into the other end, so poll(), recv() and
- * blocking are the kernel's own.  Only what carries netlink addresses is interposed.
+ * A socket of this family is one end of a pair; requests are answered at once into the other end,
+ * so poll(), recv() and blocking are the kernel's own.  Only what carries netlink addresses is
+ * interposed.
  */
 #ifndef EA_NETLINK_H
 #define EA_NETLINK_H

@@ -168,9 +168,9 @@ static bool note_gone(const void *addr, size_t len)
 }
 
 /*
- * Around the real call: transfers run under the engine lock, so none is under way in this memory while it goes.  True: the
- * lock is held.  The caller may be an allocator with locks of its own that a transfer waits for, so there is an end to
- * the waiting.
+ * Around the real call: transfers run under the engine lock, so none is under way in this memory
+ * while it goes.  True: the lock is held.  The caller may be an allocator with locks of its own
+ * that a transfer waits for, so there is an end to the waiting.
  */
 static bool take_begin(const void *addr, size_t len)
 {

@@ -2,9 +2,10 @@
 /*
  * Memory that programs have registered, and what becomes of it.
  *
- * Hardware pins registered pages, so that a program may unmap them and a late transfer still lands somewhere.  Here nothing is
- * pinned.  Calls that unmap or protect memory are watched: what they take from a registered region is checked page by page from
- * then on, and a transfer there fails instead of ending the program.  Memory that nobody took away costs one load.
+ * Hardware pins registered pages, so that a program may unmap them and a late transfer still lands
+ * somewhere.  Here nothing is pinned.  Calls that unmap or protect memory are watched: what they
+ * take from a registered region is checked page by page from then on, and a transfer there fails
+ * instead of ending the program.  Memory that nobody took away costs one load.
  *
  * What the C library unmaps by itself (free() of a large block) is not seen.
  */

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* The text of ERDMA_HOST: parsed strictly, written by erdma-run and for the programs that a program starts. */
+/*
+ * The text of ERDMA_HOST: parsed strictly, written by erdma-run and for the programs that a program
+ * starts.
+ */
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>

@@ -4,7 +4,8 @@
  *
  *   ERDMA_HOST="mode=iwarp;netlink=on;crc=off;mulpdu=0;log=error;drivers=PATH;device=eth0,name=erdma_0"
  *
- * Items may be left out and come in any order; "device" may be repeated.  Everything else is an error.
+ * Items may be left out and come in any order; "device" may be repeated.  Everything else is an
+ * error.
  */
 #ifndef EA_SETTINGS_H
 #define EA_SETTINGS_H
@@ -46,7 +47,10 @@ bool settings_parse(struct settings *set, const char *text, char *err, size_t si
 /* The variable's text (without "ERDMA_HOST=") into @buf; false when it does not fit. */
 bool settings_format(const struct settings *set, char *buf, size_t size);
 
-/* Those of this process (library only): read from the environment at first use; a bad text ends the process. */
+/*
+ * Those of this process (library only): read from the environment at first use; a bad text ends the
+ * process.
+ */
 const struct settings *settings_get(void);
 
 #endif

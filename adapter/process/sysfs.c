@@ -174,7 +174,10 @@ static void build_pci(const struct host_dev *dev, const char *pci)
 	vfs_add_link(at("/sys/bus/pci/drivers/erdma/%s", bdf),
 		     at("../../../../devices/pcied0a:00/%s", bdf));
 
-	/* the interface's own device knows its RDMA device, as with adapters that have one function for both */
+	/*
+	 * the interface's own device knows its RDMA device, as with adapters that have one function
+	 * for both
+	 */
 	if (REAL(realpath)(at("/sys/class/net/%s/device", dev->ifname), real) &&
 	    strlen(real) < PATH_LEN / 2) {
 		vfs_add_dir(at("%s/infiniband", real), false);

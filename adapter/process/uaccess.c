@@ -31,7 +31,10 @@ static ssize_t copy(void *local, uint64_t remote, size_t len, bool write)
 	n = write ? process_vm_writev(self, &mine, 1, &theirs, 1, 0) :
 		    process_vm_readv(self, &mine, 1, &theirs, 1, 0);
 	if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
-		/* a sandbox that forbids the call: trust the program, which then can only harm itself */
+		/*
+		 * a sandbox that forbids the call: trust the program, which then can only harm
+		 * itself
+		 */
 		if (write)
 			memcpy(theirs.iov_base, local, len);
 		else
@@ -51,7 +54,10 @@ int uaccess_read_some(void *dst, uint64_t src, size_t least, size_t most, size_t
 {
 	ssize_t n = copy(dst, src, most, false);
 
-	/* the end of a mapping may lie in the part that need not be there, or be told in one piece with it */
+	/*
+	 * the end of a mapping may lie in the part that need not be there, or be told in one piece
+	 * with it
+	 */
 	if (n < (ssize_t)least)
 		n = copy(dst, src, least, false);
 	if (n < (ssize_t)least)

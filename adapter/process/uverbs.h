@@ -20,7 +20,10 @@ extern const struct ea_host_ops uverbs_core_ops;
 /* port_cap_flags of port 1. */
 uint32_t uverbs_port_caps(const struct host_dev *dev);
 
-/* How many objects of each kind the process has now, for netlink's resource summary.  Takes the engine lock. */
+/*
+ * How many objects of each kind the process has now, for netlink's resource summary.  Takes the
+ * engine lock.
+ */
 struct uverbs_summary {
 	unsigned int pd, cq, qp, mr, ctx;
 };

@@ -111,7 +111,7 @@ int uv_async_open(struct host_ctx *ctx)
 	return fd;
 }
 
-/* ------------------------------------------------------------------ events of the model; engine lock held */
+/* -------------------------------------------------------- events of the model; engine lock held */
 
 static void core_comp_event(void *arg, uint32_t cqn, uint32_t eqn, uint32_t pi)
 {
@@ -197,7 +197,10 @@ static int cq_depth(uint32_t cqe, uint32_t *depth)
 	return 0;
 }
 
-/* The record the program rings; zeroed, since cells are used again and the provider may clear only later. */
+/*
+ * The record the program rings; zeroed, since cells are used again and the provider may clear only
+ * later.
+ */
 static int clear_record(uint64_t va, size_t len)
 {
 	if (va & (sizeof(uint64_t) - 1))
@@ -277,7 +280,10 @@ int uv_cq_create(struct host_ctx *ctx, const struct uv_cq_req *req,
 		return ret;
 	if (ureq.qbuf_va & (CQE_SIZE - 1))
 		return -EINVAL;
-	/* the driver pins what the program says; the model writes the whole ring, so that much must be there */
+	/*
+	 * the driver pins what the program says; the model writes the whole ring, so that much must
+	 * be there
+	 */
 	ret = uaccess_check_range(ureq.qbuf_va, ureq.qbuf_len, false);
 	if (!ret)
 		ret = uaccess_check_range(ureq.qbuf_va, (uint64_t)depth * CQE_SIZE, true);
@@ -311,7 +317,10 @@ int uv_cq_create(struct host_ctx *ctx, const struct uv_cq_req *req,
 	}
 	ret = cq_install(ctx, cq, ureq.qbuf_va);
 	if (!ret) {
-		/* under the lock: another thread that guesses the handle may destroy the CQ as soon as it is free */
+		/*
+		 * under the lock: another thread that guesses the handle may destroy the CQ as soon
+		 * as it is free
+		 */
 		*resp = (struct ib_uverbs_create_cq_resp){
 			.cq_handle = cq->obj.handle,
 			.cqe = depth,
@@ -362,7 +371,10 @@ int uv_cq_destroy(struct host_ctx *ctx, uint64_t handle, struct ib_uverbs_destro
 	if (cq && cq->host.qp_count) {
 		ret = -EBUSY;
 	} else if (cq) {
-		/* what the program has not read is taken back, so that it waits for no more acknowledgements than it can give */
+		/*
+		 * what the program has not read is taken back, so that it waits for no more
+		 * acknowledgements than it can give
+		 */
 		resp->comp_events_reported = cq->host.comp_events;
 		if (cq->host.channel)
 			resp->comp_events_reported -=

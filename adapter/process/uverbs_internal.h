@@ -11,8 +11,8 @@
  *   uverbs_qp.c      QPs
  *   uverbs_port.c    port events
  *
- * All objects of a device are guarded by the engine lock.  Operations below take it themselves; results are 0
- * or a negative errno.  Handles are the kernel's: the lowest free number of the file.
+ * All objects of a device are guarded by the engine lock.  Operations below take it themselves;
+ * results are 0 or a negative errno.  Handles are the kernel's: the lowest free number of the file.
  */
 #ifndef EA_UVERBS_INTERNAL_H
 #define EA_UVERBS_INTERNAL_H
@@ -27,7 +27,7 @@
 
 #define uv_container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
-/* ------------------------------------------------------------------ number pools (cyclic, as the driver's) */
+/* ------------------------------------------------------- number pools (cyclic, as the driver's) */
 
 struct uv_pool {
 	unsigned long *bits;
@@ -134,7 +134,8 @@ struct uv_udata {
 };
 
 /*
- * Read @len bytes of driver data: -EINVAL when shorter, -EOPNOTSUPP when longer with anything but zeros behind.
+ * Read @len bytes of driver data: -EINVAL when shorter, -EOPNOTSUPP when longer with anything but
+ * zeros behind.
  */
 int uv_udata_in(const struct uv_udata *udata, void *dst, size_t len);
 /* Write what fits, zero the rest of a longer buffer. */

@@ -2,7 +2,8 @@
 /*
  * Methods: an object, a method, and typed attributes.
  *
- * Every method has a table of the attributes it takes; a call is checked against the table before the method runs.
+ * Every method has a table of the attributes it takes; a call is checked against the table before
+ * the method runs.
  */
 #include <errno.h>
 #include <limits.h>
@@ -21,7 +22,7 @@
 
 enum {
 	IOCTL_PAGE = 4096, /* longest call, header included */
-	INLINE_MAX = 8, /* shorter inputs lie in the attribute itself */
+	INLINE_MAX = 8,	   /* shorter inputs lie in the attribute itself */
 	SPECS_MAX = 16,
 	CORE_SUPPORT_OPTIONAL_MR_ACCESS = 1,
 };
@@ -97,7 +98,7 @@ struct method {
 	struct attr_spec specs[SPECS_MAX];
 };
 
-/* ------------------------------------------------------------------ what a method sees of its attributes */
+/* --------------------------------------------------------- what a method sees of its attributes */
 
 static int place(const struct call *call, uint16_t id)
 {
@@ -395,8 +396,8 @@ static int qp_create(struct host_ctx *ctx, const struct call *call)
 	if (ret)
 		return ret;
 	/*
-	 * The answer is what was asked for, not what rounding made of it; but inline data costs the device nothing, and
-	 * rsockets on iWARP look whether they got any without asking.
+	 * The answer is what was asked for, not what rounding made of it; but inline data costs the
+	 * device nothing, and rsockets on iWARP look whether they got any without asking.
 	 */
 	req.cap.max_inline_data = EA_MAX_INLINE;
 	ret = put_bytes(call, UVERBS_ATTR_CREATE_QP_RESP_CAP, &req.cap, sizeof(req.cap));

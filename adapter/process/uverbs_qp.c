@@ -196,7 +196,10 @@ int uv_qp_create(struct host_ctx *ctx, const struct uv_qp_req *req, uint32_t *ha
 	if (!ret)
 		ret = qp_install(ctx, qp, ureq.qbuf_va, rq_offset);
 	if (!ret) {
-		/* under the lock: another thread that guesses the handle may destroy the QP as soon as it is free */
+		/*
+		 * under the lock: another thread that guesses the handle may destroy the QP as soon
+		 * as it is free
+		 */
 		*handle = qp->obj.handle;
 		*qpn = qp->host.qpn;
 		uresp = (struct erdma_uresp_create_qp){
@@ -322,7 +325,10 @@ static int modify_iwarp(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req)
 	return ret;
 }
 
-/* The transitions of an RC queue pair: which attributes must and may come with each (InfiniBand 1.4, table 96 and following). */
+/*
+ * The transitions of an RC queue pair: which attributes must and may come with each (InfiniBand
+ * 1.4, table 96 and following).
+ */
 static const struct {
 	uint8_t from, to;
 	uint32_t must, may;

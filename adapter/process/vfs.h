@@ -2,8 +2,8 @@
 /*
  * The virtual file tree: what a kernel with this adapter would show below /sys and /dev/infiniband.
  *
- * It lives in memory only.  Directories that the real system has too ("merged") show both kinds of entries; the others are
- * ours alone, also where the machine has RDMA devices of its own.
+ * It lives in memory only.  Directories that the real system has too ("merged") show both kinds of
+ * entries; the others are ours alone, also where the machine has RDMA devices of its own.
  *
  * The tree is built at first use and never changes; file contents may be made at each open.
  */
@@ -24,7 +24,10 @@ enum vnode_type {
 	VNODE_CHR
 };
 
-/* Write a file's content; the byte count, or a negative errno which read() would give (it then is given by open()). */
+/*
+ * Write a file's content; the byte count, or a negative errno which read() would give (it then is
+ * given by open()).
+ */
 typedef int (*vnode_show)(char *buf, size_t size, const void *arg, unsigned int number);
 
 struct vnode {
@@ -44,7 +47,10 @@ struct vnode {
 	int (*open)(const struct vnode *node, int flags);
 };
 
-/* ---- building (vfs_tree.c); the path is absolute; missing parents are made as merged directories.  NULL: no memory */
+/*
+ * Building (vfs_tree.c).  The path is absolute; missing parents are made, merged where their own
+ * parents are.  NULL: no memory.
+ */
 struct vnode *vfs_add_dir(const char *path, bool merged);
 struct vnode *vfs_add_file(const char *path, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -84,8 +90,8 @@ static inline bool vfs_absolute(const char *path)
 }
 
 /*
- * The directory of the tree that is the working directory, where relative paths begin: NULL when it is none, or not NULL
- * when that is not known yet.
+ * The directory of the tree that is the working directory, where relative paths begin: NULL when it
+ * is none, or not NULL when that is not known yet.
  */
 extern struct vnode *vfs_cwd;
 
@@ -93,8 +99,9 @@ extern struct vnode *vfs_cwd;
 void vfs_cwd_changed(void);
 
 /*
- * Enter a directory of ours alone.  The kernel's working directory becomes the nearest real one above, so that what does
- * not come by here (making or removing files) meets sysfs.  0, or -1 with errno.
+ * Enter a directory of ours alone.  The kernel's working directory becomes the nearest real one
+ * above, so that what does not come by here (making or removing files) meets sysfs.  0, or -1 with
+ * errno.
  */
 int vfs_cwd_enter(struct vnode *node);
 
@@ -106,8 +113,9 @@ bool vfs_cwd_virtual(char *path);
 const char *vfs_cwd_entry(void);
 
 /*
- * Not worth a lookup: the usual case of an interposed call's (dirfd, path).  A NULL path is the real call's matter; the
- * compiler, which knows such paths as never NULL, must not take the test away.
+ * Not worth a lookup: the usual case of an interposed call's (dirfd, path).  A NULL path is the
+ * real call's matter; the compiler, which knows such paths as never NULL, must not take the test
+ * away.
  */
 static inline bool vfs_elsewhere(int dirfd, const char *path)
 {
@@ -136,12 +144,15 @@ struct vfs_res {
 };
 
 /*
- * Where @path leads, relative to directory @base of the tree (NULL: @path is absolute).  @follow: also a link in the last place.
- * Keeps errno.
+ * Where @path leads, relative to directory @base of the tree (NULL: @path is absolute).  @follow:
+ * also a link in the last place. Keeps errno.
  */
 enum vfs_where vfs_resolve(struct vnode *base, const char *path, bool follow, struct vfs_res *res);
 
-/* The same for an interposed call's (dirfd, path); VFS_REAL at once where nothing of ours can be meant. */
+/*
+ * The same for an interposed call's (dirfd, path); VFS_REAL at once where nothing of ours can be
+ * meant.
+ */
 enum vfs_where vfs_lookup(int dirfd, const char *path, bool follow, struct vfs_res *res);
 
 void vfs_stat(const struct vnode *node, struct stat *st);
@@ -152,7 +163,10 @@ int vfs_access(const struct vnode *node, int mode);
 /* A new descriptor for @res (VFS_NODE), or -1 with errno. */
 int vfs_open(const struct vfs_res *res, int flags);
 
-/* The directory of the tree behind a descriptor; *placeholder: there is no real directory behind it.  NULL: none. */
+/*
+ * The directory of the tree behind a descriptor; *placeholder: there is no real directory behind
+ * it.  NULL: none.
+ */
 struct vnode *vfs_fd_dir(int fd, bool *placeholder);
 
 /* Content of a file node in fresh memory (*len bytes); NULL with errno. */

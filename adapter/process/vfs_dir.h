@@ -2,8 +2,8 @@
 /*
  * Directory streams over the virtual tree.
  *
- * A stream of ours is handed out as a DIR.  The C library's begins with a descriptor, which is never negative; ours begins with
- * a negative number, so a look at the first word tells them apart.
+ * A stream of ours is handed out as a DIR.  The C library's begins with a descriptor, which is
+ * never negative; ours begins with a negative number, so a look at the first word tells them apart.
  */
 #ifndef EA_VFS_DIR_H
 #define EA_VFS_DIR_H
@@ -20,7 +20,10 @@ static inline struct vdir *vdir_of(DIR *dir)
 	return *(const int *)dir < 0 ? (struct vdir *)dir : NULL;
 }
 
-/* A stream over a node at @path, with descriptor @fd, which it takes over (-1: it has none).  NULL with errno. */
+/*
+ * A stream over a node at @path, with descriptor @fd, which it takes over (-1: it has none).  NULL
+ * with errno.
+ */
 DIR *vdir_open(struct vnode *node, int fd);
 struct dirent *vdir_read(struct vdir *vd);
 void vdir_rewind(struct vdir *vd);

@@ -2,8 +2,9 @@
 /*
  * Path resolution across the virtual and the real tree.
  *
- * Links lead from one into the other and back (/sys/class/net/eth0/device, /sys/class/infiniband/erdma_0/device), so a path
- * is walked a component at a time, with the node of the virtual tree, if there is one, kept beside the path so far.
+ * Links lead from one into the other and back (/sys/class/net/eth0/device,
+ * /sys/class/infiniband/erdma_0/device), so a path is walked a component at a time, with the node
+ * of the virtual tree, if there is one, kept beside the path so far.
  */
 #include <errno.h>
 #include <fcntl.h>

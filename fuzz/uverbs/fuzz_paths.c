@@ -2,7 +2,8 @@
 /*
  * Paths into the virtual tree, and the text of ERDMA_HOST, from arbitrary bytes.
  *
- * Only calls that change nothing are made: a path may well lead out of the tree.  Answers about one path must agree.
+ * Only calls that change nothing are made: a path may well lead out of the tree.  Answers about one
+ * path must agree.
  */
 #include <dirent.h>
 #include <limits.h>

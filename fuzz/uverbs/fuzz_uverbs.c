@@ -2,10 +2,10 @@
 /*
  * Commands to /dev/infiniband/uverbs0 from arbitrary bytes, by write() and by ioctl.
  *
- * The input is a list of records: {u8 what, u8 length, bytes}.  A command names memory; a 64-bit word of the form
- * POINTER | offset (see patch()) becomes the address of harness memory, everything else
- * stays as it is and is a bad address or a plain number.  Queue rings lie in memory of their own, so
- * whatever is created runs on real memory.
+ * The input is a list of records: {u8 what, u8 length, bytes}.  A command names memory; a 64-bit
+ * word of the form POINTER | offset (see patch()) becomes the address of harness memory, everything
+ * else stays as it is and is a bad address or a plain number.  Queue rings lie in memory of their
+ * own, so whatever is created runs on real memory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,9 +38,9 @@ static unsigned char *area;
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /*
- * Words that ask for it become addresses in the area: the low 20 bits are the offset.  Others that could by chance be valid
- * addresses are spoilt: a command writes its answer where it is told to, and the fuzzer picks up addresses
- * from comparisons it watches.
+ * Words that ask for it become addresses in the area: the low 20 bits are the offset.  Others that
+ * could by chance be valid addresses are spoilt: a command writes its answer where it is told to,
+ * and the fuzzer picks up addresses from comparisons it watches.
  */
 static void patch(unsigned char *bytes, size_t len)
 {
@@ -63,7 +63,9 @@ static int reopen(int fd)
 	return open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC | O_NONBLOCK);
 }
 
-/* A call that always succeeds in a fresh file, so that most inputs get further than "no context". */
+/*
+ * A call that always succeeds in a fresh file, so that most inputs get further than "no context".
+ */
 static void get_context(int fd)
 {
 	struct {

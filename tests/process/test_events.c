@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Event files: order, nothing lost when the pipe is full, and exact counts when events are taken back under a reader's eyes. */
+/*
+ * Event files: order, nothing lost when the pipe is full, and exact counts when events are taken
+ * back under a reader's eyes.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

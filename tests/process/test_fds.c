@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* The descriptors of device files: copies, closers, forks, and numbers that change hands behind the library's back. */
+/*
+ * The descriptors of device files: copies, closers, forks, and numbers that change hands behind the
+ * library's back.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -23,8 +26,8 @@
 #include <cmocka.h>
 
 /*
- * AddressSanitizer's allocator may stay locked in the child when another thread allocates during fork(), and an instrumented
- * library does not load into a plain shell.
+ * AddressSanitizer's allocator may stay locked in the child when another thread allocates during
+ * fork(), and an instrumented library does not load into a plain shell.
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define INSTRUMENTED 1

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* The text of ERDMA_HOST: what is taken, what is refused and with which words, and that it survives a round trip. */
+/*
+ * The text of ERDMA_HOST: what is taken, what is refused and with which words, and that it survives
+ * a round trip.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -330,7 +330,10 @@ static void probe(void **state)
 	struct call call;
 
 	(void)state;
-	/* libibverbs' first question: anything but ENOTTY and EPROTONOSUPPORT means "yes, there is INVOKE_WRITE" */
+	/*
+	 * libibverbs' first question: anything but ENOTTY and EPROTONOSUPPORT means "yes, there is
+	 * INVOKE_WRITE"
+	 */
 	assert_int_equal(invoke_write(fd, IB_USER_VERBS_CMD_QUERY_DEVICE, NULL, 0, NULL, 0),
 			 ENOSPC);
 	/* nothing but that before GET_CONTEXT */
@@ -673,7 +676,9 @@ static void memory_regions(void **state)
 	close(fd);
 }
 
-/* Registered memory that the program takes away: what is left of it, and what comes in its place. */
+/*
+ * Registered memory that the program takes away: what is left of it, and what comes in its place.
+ */
 static void memory_goes(void **state)
 {
 	enum {
@@ -999,7 +1004,9 @@ struct worker {
 	unsigned int failures;
 };
 
-/* Objects of its own on a shared file, and blind destroys of whatever handle the others may have. */
+/*
+ * Objects of its own on a shared file, and blind destroys of whatever handle the others may have.
+ */
 static void *work(void *arg)
 {
 	struct worker *w = arg;
