@@ -338,7 +338,7 @@ int cm_conn_open(struct cm_conn *conn, struct host_qp *qp, const struct ea_mpa_t
 	struct ea_conn_attr attr = {
 		.ord = (uint8_t)(terms->ord < EA_MAX_ORD ? terms->ord : EA_MAX_ORD),
 		.ird = (uint8_t)(terms->ird < EA_MAX_IRD ? terms->ird : EA_MAX_IRD),
-		.acks = qp->dev->mode == HOST_ROCE,
+		.acks = conn->oob,
 	};
 	struct ea_tcp_attr tcp = {
 		.fd = conn->ec.efd.fd,
@@ -346,7 +346,7 @@ int cm_conn_open(struct cm_conn *conn, struct host_qp *qp, const struct ea_mpa_t
 		.mulpdu = host_settings()->mulpdu ? host_settings()->mulpdu :
 			  terms->large_fpdu	  ? EA_MULPDU_MAX :
 						    0,
-		.keep_at_end = qp->dev->mode == HOST_ROCE,
+		.keep_at_end = conn->oob,
 		.rx_data = extra,
 		.rx_len = extra_len,
 		.notify = notify,

@@ -144,6 +144,12 @@ static void active_established(struct cm_conn *conn, const struct ea_mpa_frame *
 		return;
 	}
 	getsockname(conn->ec.efd.fd, &id->src.sa, &len);
+	if (id->dev->mode == HOST_ROCE) {
+		/* the library moves the QP on, says so by ACCEPT, and makes ESTABLISHED of it */
+		id->state = CM_CONNECTED;
+		cm_id_event_data(id, CM_CONNECT_RESPONSE, 0, data, data_len);
+		return;
+	}
 	established(id, data, data_len);
 }
 

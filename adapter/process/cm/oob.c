@@ -524,9 +524,10 @@ static int peer_address(struct host_qp *qp, const struct host_oob_addr *addr, un
 
 int cm_oob_rtr(struct host_qp *qp, const struct host_oob_addr *addr)
 {
+	bool managed = addr->dest_qpn == CM_OOB_MANAGED;
 	struct oob_conn *oob, *next;
 	struct oob_qp *oqp;
-	int order, ret;
+	int order = 0, ret = 0;
 
 	if (oob_find(qp))
 		return -EINVAL;
@@ -536,12 +537,15 @@ int cm_oob_rtr(struct host_qp *qp, const struct host_oob_addr *addr)
 	oqp->qp = qp;
 	oqp->addr = *addr;
 	oqp->delay = RETRY_MIN_NS;
-	ret = peer_address(qp, addr, &oqp->to);
-	order = qp->qpn != addr->dest_qpn ? (qp->qpn < addr->dest_qpn ? -1 : 1) :
-					    memcmp(addr->sgid, addr->dgid, sizeof(addr->sgid));
-	if (!ret && !order) {
-		host_log(HOST_LOG_INFO, "QP %#x names itself as its peer", qp->qpn);
-		ret = -EOPNOTSUPP;
+	if (!managed) {
+		ret = peer_address(qp, addr, &oqp->to);
+		order = qp->qpn != addr->dest_qpn ?
+				(qp->qpn < addr->dest_qpn ? -1 : 1) :
+				memcmp(addr->sgid, addr->dgid, sizeof(addr->sgid));
+		if (!ret && !order) {
+			host_log(HOST_LOG_INFO, "QP %#x names itself as its peer", qp->qpn);
+			ret = -EOPNOTSUPP;
+		}
 	}
 	if (ret) {
 		free(oqp);
@@ -549,6 +553,8 @@ int cm_oob_rtr(struct host_qp *qp, const struct host_oob_addr *addr)
 	}
 	oqp->next = *bucket_of(qp->qpn);
 	*bucket_of(qp->qpn) = oqp;
+	if (managed)
+		return 0;
 	if (order < 0) {
 		active_start(oqp);
 		return 0;

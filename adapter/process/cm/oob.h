@@ -5,6 +5,10 @@
 
 #include "adapter/process/cm/cm.h"
 
+enum {
+	CM_OOB_MANAGED = 0xffffff, /* as destination: the connection is rdma_cm's affair */
+};
+
 void oob_conn_gone(struct cm_conn *conn); /* set-up is over, or the connection goes */
 void oob_qp_leaving(struct host_qp *qp);
 void oob_forget(void);

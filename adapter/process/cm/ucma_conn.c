@@ -6,12 +6,15 @@
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include "adapter/process/cm/cm.h"
+#include "adapter/process/cm/oob.h"
 #include "adapter/process/uaccess.h"
 
 enum {
 	BACKLOG_MAX = 1024,
 	REASON_DEFAULT = 28, /* "consumer defined" */
 	REASON_VENDOR = 35,
+	ACK_TIMEOUT = 18,
+	RETRY_COUNT = 7,
 	CONNECT_MIN = offsetof(struct rdma_ucm_connect, ece),
 	ACCEPT_MIN = offsetof(struct rdma_ucm_accept, ece),
 };
@@ -62,6 +65,7 @@ int ucma_accept(struct ucma_file *file, const void *in, size_t in_len, unsigned 
 {
 	const struct rdma_ucm_accept *cmd = in;
 	struct cm_id *id;
+	bool confirms;
 	int ret;
 
 	(void)out_len;
@@ -69,9 +73,12 @@ int ucma_accept(struct ucma_file *file, const void *in, size_t in_len, unsigned 
 		return -EINVAL;
 	engine_lock();
 	ret = ucma_id_dev(file, cmd->id, &id);
-	if (!ret && (id->state != CM_REQUESTED || !cmd->conn_param.valid))
+	/* RoCE: the library has seen the answer to its CONNECT */
+	confirms = !ret && id->dev->mode == HOST_ROCE && !cmd->conn_param.valid &&
+		   (id->state == CM_CONNECTED || id->state == CM_DISCONNECT);
+	if (!ret && !confirms && (id->state != CM_REQUESTED || !cmd->conn_param.valid))
 		ret = -EINVAL;
-	if (!ret) {
+	if (!ret && !confirms) {
 		id->uid = cmd->uid;
 		ret = cm_setup_accept(id, &cmd->conn_param);
 		if (ret)
@@ -129,11 +136,92 @@ int ucma_disconnect(struct ucma_file *file, const void *in, size_t in_len, unsig
 	return ret;
 }
 
+static int attr_iwarp(struct ib_uverbs_qp_attr *attr, uint32_t state, bool has_conn)
+{
+	attr->qp_state = state;
+	attr->port_num = 1;
+	if (has_conn && state == IBV_QPS_RTS) {
+		attr->qp_attr_mask = IBV_QP_PORT;
+		return 0;
+	}
+	if (has_conn && state != IBV_QPS_INIT && state != IBV_QPS_RTR)
+		return -EINVAL;
+	attr->qp_attr_mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
+	if (has_conn)
+		attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	return 0;
+}
+
+static void gid_of(const union cm_addr *addr, uint8_t gid[HOST_GID_LEN])
+{
+	static const uint8_t mapped[] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
+
+	if (addr->sa.sa_family == AF_INET6) {
+		memcpy(gid, &addr->in6.sin6_addr, HOST_GID_LEN);
+	} else {
+		memcpy(gid, mapped, sizeof(mapped));
+		memcpy(gid + sizeof(mapped), &addr->in.sin_addr, HOST_GID_LEN - sizeof(mapped));
+	}
+}
+
+static uint8_t gid_index_of(struct host_dev *dev, const union cm_addr *addr)
+{
+	uint8_t wanted[HOST_GID_LEN], gid[HOST_GID_LEN];
+	unsigned int i;
+	int ret;
+
+	gid_of(addr, wanted);
+	for (i = 0; (ret = host_dev_gid(dev, i, gid)) != -EINVAL; i++)
+		if (!ret && !memcmp(gid, wanted, sizeof(gid)))
+			return (uint8_t)i;
+	return 0;
+}
+
+/*
+ * RoCE: the library makes all the steps to RTS, as with InfiniBand.  The carrier is a TCP connection here too, which CONNECT
+ * and ACCEPT set up; a destination of CM_OOB_MANAGED says so to cm_oob_rtr().
+ */
+static int attr_roce(struct ib_uverbs_qp_attr *attr, uint32_t state, const struct cm_id *id)
+{
+	attr->qp_state = state;
+	attr->port_num = 1;
+	switch (state) {
+	case IBV_QPS_INIT:
+		attr->qp_attr_mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX |
+				     IBV_QP_PORT;
+		attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+					IBV_ACCESS_REMOTE_ATOMIC;
+		return 0;
+	case IBV_QPS_RTR:
+		attr->qp_attr_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				     IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				     IBV_QP_MIN_RNR_TIMER;
+		attr->path_mtu = IBV_MTU_1024;
+		attr->dest_qp_num = CM_OOB_MANAGED;
+		attr->max_dest_rd_atomic = EA_MAX_IRD;
+		attr->ah_attr.is_global = 1;
+		attr->ah_attr.port_num = 1;
+		attr->ah_attr.grh.hop_limit = UINT8_MAX;
+		attr->ah_attr.grh.sgid_index = gid_index_of(id->dev, &id->src);
+		gid_of(&id->dst, attr->ah_attr.grh.dgid);
+		return 0;
+	case IBV_QPS_RTS:
+		attr->qp_attr_mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+				     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+		attr->max_rd_atomic = EA_MAX_ORD;
+		attr->timeout = ACK_TIMEOUT;
+		attr->retry_cnt = RETRY_COUNT;
+		attr->rnr_retry = RETRY_COUNT;
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
 int ucma_init_qp_attr(struct ucma_file *file, const void *in, size_t in_len, unsigned int out_len)
 {
 	const struct rdma_ucm_init_qp_attr *cmd = in;
 	struct ib_uverbs_qp_attr resp = {};
-	bool has_conn = false;
 	struct cm_id *id;
 	int ret;
 
@@ -145,21 +233,12 @@ int ucma_init_qp_attr(struct ucma_file *file, const void *in, size_t in_len, uns
 	engine_lock();
 	ret = ucma_id_dev(file, cmd->id, &id);
 	if (!ret)
-		has_conn = id->state >= CM_CONNECTING;
+		ret = id->dev->mode == HOST_ROCE ?
+			      attr_roce(&resp, cmd->qp_state, id) :
+			      attr_iwarp(&resp, cmd->qp_state, id->state >= CM_CONNECTING);
 	engine_unlock();
 	if (ret)
 		return ret;
-	resp.qp_state = cmd->qp_state;
-	resp.port_num = 1;
-	if (has_conn && cmd->qp_state == IBV_QPS_RTS) {
-		resp.qp_attr_mask = IBV_QP_PORT;
-	} else if (!has_conn || cmd->qp_state == IBV_QPS_INIT || cmd->qp_state == IBV_QPS_RTR) {
-		resp.qp_attr_mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
-		if (has_conn)
-			resp.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-	} else {
-		return -EINVAL;
-	}
 	return uaccess_write(cmd->response, &resp, sizeof(resp));
 }
 
