@@ -17,6 +17,7 @@ RUN = os.path.join(BUILD, "bin", "erdma-run")
 
 PLAIN_UID = 1000
 PLAIN_MEMLOCK = 64 * 1024
+TCP_ESTABLISHED = "01"
 TCP_LISTEN = "0A"
 
 
@@ -78,6 +79,11 @@ class Report:
 # ---------------------------------------------------------------------------------- where
 
 
+def reachable_by(uid):
+    """Whether that user may run what was built: the folders above may be somebody's own."""
+    return not subprocess.run(["test", "-x", RUN], user=uid, group=uid, check=False).returncode
+
+
 class Place:
     """How and where a program runs."""
 
@@ -94,6 +100,8 @@ class Place:
         if self.netns:
             words += ["ip", "netns", "exec", self.netns]
         if self.plain and os.geteuid() == 0:
+            if not reachable_by(PLAIN_UID):
+                raise Skip(f"uid {PLAIN_UID} has no way to {RUN}")
             words += ["setpriv", f"--reuid={PLAIN_UID}", f"--regid={PLAIN_UID}", "--clear-groups",
                       "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
         if self.plain:
@@ -174,8 +182,8 @@ class Program:
         return "\n".join(program.log() for program in cls.all)
 
 
-def tcp_listens(port, netns=None):
-    """Whether a TCP socket listens on @port; rdma_cm listeners stand on one as well."""
+def tcp_sockets(port, state, netns=None):
+    """How many TCP sockets of local port @port are in @state; what rdma_cm does stands on them."""
     text = ""
     for table in ("tcp", "tcp6"):
         path = f"/proc/net/{table}"
@@ -185,11 +193,25 @@ def tcp_listens(port, netns=None):
         else:
             with open(path, encoding="ascii") as file:
                 text += file.read()
+    count = 0
     for line in text.splitlines():
         words = line.split()
-        if len(words) > 3 and words[3] == TCP_LISTEN and words[1].endswith(f":{port:04X}"):
-            return True
-    return False
+        if len(words) > 3 and words[3] == state and words[1].endswith(f":{port:04X}"):
+            count += 1
+    return count
+
+
+def tcp_listens(port, netns=None):
+    return tcp_sockets(port, TCP_LISTEN, netns) > 0
+
+
+def wait_connected(port, connections, seconds=20):
+    """Until the server on @port has @connections."""
+    end = time.monotonic() + seconds
+    while tcp_sockets(port, TCP_ESTABLISHED) < connections:
+        if time.monotonic() > end:
+            raise Stop(f"there are no {connections} connections on port {port} after {seconds} s")
+        time.sleep(0.005)
 
 
 def wait_listen(program, port, netns=None, seconds=10):

@@ -292,6 +292,8 @@ def plain_user_with_little_locked_memory():
     need("ibv_devinfo")
     if os.getuid() != 0:
         return
+    if subprocess.run(["test", "-x", run], user=1000, group=1000, check=False).returncode:
+        raise FileNotFoundError(f"a path to {run} for uid 1000")
     out = start("sh", "-c", "ulimit -l 64; id -u; exec ibv_devinfo -v", user=1000, group=1000, extra_groups=[])
     expect(out, r"^1000\n", r"hca_id:\s+erdma_0")
 
