@@ -189,6 +189,8 @@ static int create_qp(struct pci_func *func, const struct pci_cmd *cmd, uint64_t 
 	qp->cookie = new_cookie(func);
 	qp->context = (int16_t)context;
 	qp->wait = NULL;
+	qp->kernel = attr.dma_key_ok;
+	qp->func = func;
 	qp->live = true;
 	resp[0] = qp->cookie;
 	return 0;
@@ -203,6 +205,7 @@ static int destroy_qp(struct pci_func *func, const struct pci_cmd *cmd, uint64_t
 	if (qpn >= PCI_MAX_QP || !func->qps[qpn].live)
 		return ENOENT;
 	pci_fabric_leave(func, qpn);
+	pci_timer_cancel(&func->qps[qpn].late);
 	err = ea_qp_destroy(func->core, qpn);
 	memset(&func->qps[qpn], 0, sizeof(func->qps[qpn]));
 	return err;
@@ -355,9 +358,12 @@ void pci_objects_forget(struct pci_func *func)
 {
 	uint32_t i;
 
-	for (i = 0; i < PCI_MAX_QP; i++)
-		if (func->qps[i].live)
-			pci_fabric_leave(func, i);
+	for (i = 0; i < PCI_MAX_QP; i++) {
+		if (!func->qps[i].live)
+			continue;
+		pci_fabric_leave(func, i);
+		pci_timer_cancel(&func->qps[i].late);
+	}
 	memset(func->qps, 0, PCI_MAX_QP * sizeof(*func->qps));
 	memset(func->cq_context, 0, PCI_MAX_CQ * sizeof(*func->cq_context));
 }

@@ -65,6 +65,33 @@ static bool qp_is_of(const struct pci_func *func, uint32_t qpn, int context)
 	return qpn < PCI_MAX_QP && func->qps[qpn].live && func->qps[qpn].context == context;
 }
 
+/*
+ * The kernel driver notes what a receive request belongs to only after it has rung for it.  A QP that has
+ * stopped completes the request in the doorbell, and with a monitor that waits for the server's
+ * answer the completion would always be there first, and be taken for another's.
+ */
+static const uint64_t late_ns = 10000000;
+
+static void ring_late(struct pci_timer *timer)
+{
+	struct pci_qp *qp = (struct pci_qp *)((char *)timer - offsetof(struct pci_qp, late));
+
+	ea_db_rq(qp->func->core, qp->late_value);
+}
+
+static void ring_rq(struct pci_func *func, uint32_t qpn, uint64_t value)
+{
+	struct pci_qp *qp = &func->qps[qpn];
+
+	if (!qp->kernel || ea_qp_state(ea_qp_find(func->core, qpn)) < EA_QP_CLOSING) {
+		ea_db_rq(func->core, value);
+		return;
+	}
+	qp->late_value = value;
+	qp->late.fire = ring_late;
+	pci_timer_set(func->loop, &qp->late, late_ns);
+}
+
 void pci_db_write(struct pci_func *func, uint32_t page, uint64_t value)
 {
 	int context = PCI_NO_CONTEXT;
@@ -87,8 +114,9 @@ void pci_db_write(struct pci_func *func, uint32_t page, uint64_t value)
 			ea_db_sq(func->core, value);
 		break;
 	case RING_RQ:
-		if (qp_is_of(func, (uint32_t)EA_FIELD(EA_RQDB_QPN, value), context))
-			ea_db_rq(func->core, value);
+		number = (uint32_t)EA_FIELD(EA_RQDB_QPN, value);
+		if (qp_is_of(func, number, context))
+			ring_rq(func, number, value);
 		break;
 	case RING_CQ:
 		number = (uint32_t)EA_FIELD(EA_CQDB_CQN, value);

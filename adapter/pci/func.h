@@ -67,6 +67,10 @@ struct pci_qp {
 	uint32_t cookie;
 	int16_t context; /* whose doorbell pages ring it; PCI_NO_CONTEXT: the fixed ones */
 	bool live;
+	bool kernel;	       /* not a process's */
+	struct pci_func *func; /* for the timer */
+	struct pci_timer late; /* an RQ doorbell that is served later, see db.c */
+	uint64_t late_value;
 };
 
 struct pci_func {
