@@ -233,10 +233,15 @@ static void set_or_die(struct settings *set, const char *key, const char *value)
 		die(EXIT_USAGE, "--%s: %s", key, err);
 }
 
-/* Put @entry in front of the list in the environment variable @name. */
+/*
+ * Put @entry in front of the list in the environment variable @name; behind it where something there must see the
+ * program's calls first.
+ */
 static void prepend(const char *name, const char *entry)
 {
 	const char *old = getenv(name);
+	/* it turns sockets into RDMA ones, and must not meet those of the adapter */
+	bool behind = old && strstr(old, "librspreload");
 	char *list = NULL;
 
 	if (!old || !*old) {
@@ -244,7 +249,8 @@ static void prepend(const char *name, const char *entry)
 			die(EXIT_CANNOT, "cannot set %s: %s", name, strerror(errno));
 		return;
 	}
-	if (asprintf(&list, "%s:%s", entry, old) < 0 || setenv(name, list, 1))
+	if (asprintf(&list, "%s:%s", behind ? old : entry, behind ? entry : old) < 0 ||
+	    setenv(name, list, 1))
 		die(EXIT_CANNOT, "cannot set %s: %s", name, strerror(errno));
 	free(list);
 }

@@ -254,6 +254,60 @@ int main(void)
 
 
 @test
+def beside_librspreload():
+    """Its sockets over RDMA run on the adapter, whose own sockets stay what they are."""
+    need("gcc", "strace")
+    lib = "/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so"
+    if not os.path.exists(lib):
+        raise FileNotFoundError(lib)
+    source = """
+#include <arpa/inet.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons(7951) };
+	int fd = socket(AF_INET, SOCK_STREAM, 0), peer;
+	char buf[16] = "";
+
+	addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (argc > 1) {
+		if (connect(fd, (void *)&addr, sizeof(addr)) || send(fd, "hello", 5, 0) != 5 ||
+		    recv(fd, buf, 5, 0) != 5)
+			return 1;
+		return close(fd) || strcmp(buf, "hello");
+	}
+	if (bind(fd, (void *)&addr, sizeof(addr)) || listen(fd, 1) || write(1, "up", 2) != 2)
+		return 1;
+	peer = accept(fd, NULL, NULL);
+	if (recv(peer, buf, 5, 0) != 5 || send(peer, buf, 5, 0) != 5)
+		return 1;
+	recv(peer, buf, 1, 0);
+	return close(peer);
+}
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        program, trace = os.path.join(folder, "echo"), os.path.join(folder, "trace")
+        with open(program + ".c", "w", encoding="ascii") as file:
+            file.write(source)
+        subprocess.run(["gcc", "-o", program, program + ".c"], check=True)
+        env = dict(os.environ, LD_PRELOAD=lib)
+        server = subprocess.Popen([run, *SYSTEM, program], env=env, stdout=subprocess.PIPE)
+        try:
+            assert server.stdout.read(2) == b"up"
+            client = subprocess.run(["strace", "-f", "-o", trace, "env", f"LD_PRELOAD={lib}", run, *SYSTEM, program,
+                                     "client"], timeout=30, check=False)
+            assert client.returncode == 0, client.returncode
+            assert server.wait(timeout=20) == 0
+        finally:
+            server.kill()
+            server.stdout.close()
+        with open(trace, encoding="utf-8", errors="replace") as file:
+            assert "MPA ID Req Frame" in file.read(), "it went by plain TCP"
+
+
+@test
 def options_are_checked():
     expect(start("true", options=["--mode", "ib"], code=2), r'mode is "ib"; give iwarp or roce')
     expect(start("true", options=["--mulpdu", "7"], code=2), r'mulpdu is "7"')
