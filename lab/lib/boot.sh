@@ -70,20 +70,22 @@ wait_guest() {
 
 mount -t sysfs sysfs /sys
 ip link set lo up
-if [[ -e $test/host ]]; then
+host=${ER_LAB_HOST:-$test/host}
+if [[ -e $host ]]; then
 	# shellcheck source=/dev/null
-	. "$test/host"
+	. "$host"
 fi
 if [[ -n $network ]]; then
 	ip tuntap add tap0 mode tap
 	ip addr add "$host_ip/24" dev tap0
 	ip link set tap0 up
+	# shellcheck disable=SC2054 # QEMU's commas
 	machine+=(-netdev tap,id=net0,ifname=tap0,script=no,downscript=no
-		-device "virtio-net-pci,netdev=net0,mac=52:54:00:00:77:02,romfile=")
+		-device "virtio-net-pci,netdev=net0,mac=52:54:00:00:77:02,romfile=,speed=10000,duplex=full")
 fi
 before
 qemu_command $qemu_version
-# shellcheck disable=SC2086 # a list of words
+# shellcheck disable=SC2086,SC2116,SC2206 # lists of words
 qemu+=(-m $memory -serial "file:$guest_log" -kernel "$kernel/vmlinux" -initrd "$work/root.cpio"
 	-append "$(echo $kernel_arguments)")
 "${qemu[@]}" "${machine[@]}" &

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 #
 # What all parts of the lab share: where things are, saying what happens, packages.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=${ER_BUILD:-$top/build}
 cache=${ER_CACHE:-$top/.cache}/lab
-logs=$build/logs
+logs=$build/lab
 jobs=${ER_JOBS:-$(nproc)}
 # How long a machine may live, in seconds, unless its test sets another limit.
 limit=${ER_LAB_SECONDS:-300}
@@ -22,22 +22,33 @@ say() {
 
 # need PACKAGE...: installs those that are missing, and only those.
 need() {
-	local missing=() package as_root=()
+	local missing=() package
 	for package; do
 		[[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] ||
 			missing+=("$package")
 	done
 	((${#missing[@]})) || return 0
 	[[ -z ${ER_NO_INSTALL:-} ]] || die "these packages are missing: ${missing[*]}"
-	if ((EUID)); then
-		command -v sudo >/dev/null ||
-			die "as root, run: apt-get install --no-install-recommends ${missing[*]}"
-		as_root=(sudo)
-	fi
 	say "  installing ${missing[*]}"
-	"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
-		install --no-install-recommends "${missing[@]}" >>"$logs/lab-apt.log" 2>&1 ||
-		die "apt could not install ${missing[*]}, see $logs/lab-apt.log"
+	update_apt
+	as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+		install --no-install-recommends "${missing[@]}" >>"$logs/lab-build.log" 2>&1 ||
+		die "apt could not install ${missing[*]}, see $logs/lab-build.log"
+}
+
+as_root() {
+	if ((EUID == 0)); then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		die "as root, run: $*"
+	fi
+}
+
+# Old lists name packages that are gone.  A mirror that is away may not be needed after all.
+update_apt() {
+	as_root apt-get -q -o DPkg::Lock::Timeout=300 update >>"$logs/lab-build.log" 2>&1 || true
 }
 
 # step TEXT COMMAND...: runs it with its output in the build log, and says how long it took.

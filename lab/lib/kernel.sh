@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 #
 # The distribution's kernel, and those of its drivers that it does not build. All of it is kept in
 # $cache/VERSION: vmlinux, root (the unpacked package, with the extra modules in it), src.
@@ -16,15 +16,17 @@ download() {
 	find "$dir" -name "$1_*.deb" -print -quit
 }
 
-# Sets kver and kernel. The newest kernel of this release that apt knows, unless one was fetched.
+newest_kernel() {
+	apt-cache depends linux-image-amd64 2>/dev/null |
+		awk '/Depends: linux-image/ { sub("linux-image-", "", $2); print $2; exit }'
+}
+
+# Sets kver and kernel: the one that was fetched, or else the newest of this release.
 find_kernel() {
-	local package
-	package=$(apt-cache depends linux-image-amd64 2>/dev/null |
-		awk '/Depends: linux-image/ { print $2; exit }')
-	kver=${package#linux-image-}
-	if [[ -z $kver ]]; then
-		kver=$(find "$cache" -mindepth 2 -maxdepth 2 -name vmlinux -printf '%h\n' 2>/dev/null |
-			sed 's|.*/||' | sort -V | tail -n 1)
+	kver=$(cat "$cache/release-kernel" 2>/dev/null || true)
+	if [[ -z $kver || ! -e $cache/$kver/vmlinux ]]; then
+		[[ -n ${ER_NO_INSTALL:-} ]] || update_apt
+		kver=$(newest_kernel)
 	fi
 	[[ -n $kver ]] || die "apt knows no linux-image-amd64, and none is in $cache"
 	kernel=$cache/$kver
@@ -60,6 +62,7 @@ unpack_kernel() {
 need_kernel() {
 	find_kernel
 	[[ -e $kernel/vmlinux ]] || step "fetch Linux $kver" unpack_kernel
+	echo "$kver" >"$cache/release-kernel"
 }
 
 # The drivers, unmodified, against the packages' headers. A siw that asks for CRCs is built too: in
@@ -98,6 +101,7 @@ build_extra_modules() {
 	find "$src/extra" -name '*.ko' -exec strip --strip-debug {} \; \
 		-exec cp {} "$kernel/root/lib/modules/$kver/extra/" \;
 	depmod -b "$kernel/root" "$kver"
+	rm -rf "$src"
 	touch "$kernel/extra-built"
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154
 #
 # Makes the initramfs of a test: busybox, iproute2, and what the test's lists ask for.
 

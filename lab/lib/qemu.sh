@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034,SC2054,SC2154
 #
 # QEMU: this release's own, or a newer one that has vfio-user, unpacked into the cache.
 
