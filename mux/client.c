@@ -32,6 +32,8 @@
 #define BATCH	     16
 #define HELLO_SNDBUF (512 * 1024)
 #define HELLO_WINDOW 64
+/* A client that has said nothing for so long is one of QEMU's kind. */
+#define SILENCE_MS 1000
 
 /* What the batch being handled has to be answered with. */
 static struct mux_frame answers[BATCH];
@@ -274,8 +276,11 @@ struct client *client_new(struct mux_port *p, int fd, const char *listen, struct
 		goto err_rec;
 	}
 	mux->n_connected++;
-	if (!restored)
+	if (!restored) {
 		state_store_client(c);
+		c->since_ms = mux->now;
+		mux_need_timer(mux);
+	}
 	log_info("event=client_connected client=%llu pid=%d uid=%u socket=%s%s",
 		 (unsigned long long)c->owner.serial, c->rec->pid, c->rec->uid, c->rec->listen,
 		 restored ? " restored=yes" : "");
@@ -694,6 +699,10 @@ static void step(struct client *c)
 			owner_dead(c);
 		return;
 	}
+	if (c->adopts) {
+		c->adopts = false;
+		owner_adopt(c);
+	}
 	if (c->answers.count && !send_queue(c, &c->answers)) {
 		/* Who doesn't read answers gets no further requests read. */
 		if (c->closing)
@@ -756,6 +765,15 @@ void client_tick(struct client *c)
 		else
 			mux_need_timer(mux);
 		return;
+	}
+	if (c->since_ms && !c->stats.frames_in) {
+		/* QEMU does not repeat its registrations, and a guest that only waits for connections sends nothing. */
+		if (mux->now - c->since_ms >= SILENCE_MS) {
+			c->since_ms = 0;
+			c->adopts = true;
+			make_ready(c);
+		}
+		mux_need_timer(mux);
 	}
 	if (!c->rec->async_out && !c->queue.count)
 		return;

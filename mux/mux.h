@@ -125,7 +125,8 @@ struct gid_reg {
 	struct client *client;
 	uint32_t rec; /* index */
 	uint64_t since_ms;
-	bool warned; /* that the host does not have it */
+	bool warned;  /* that the host does not have it */
+	bool adopted; /* the client has it from its earlier connection, and has not said so itself */
 	uint8_t gid[MUX_GID_SIZE];
 };
 
@@ -155,6 +156,8 @@ struct client {
 	bool exited;  /* the process is gone, and the connection was before it */
 	bool stalled;
 	uint64_t async_at_ms; /* since when the client has not read */
+	uint64_t since_ms;    /* connected; 0: what silence means has been looked at */
+	bool adopts;	      /* silent for a while: to look for its earlier connection */
 	uint64_t gone_at_ms;
 	unsigned int unanswered; /* MADs handed over since the client's last frame */
 	uint64_t unanswered_at_ms;
@@ -344,6 +347,8 @@ int owner_reg(struct client *c, const uint8_t *gid);
 int owner_unreg(struct client *c, const uint8_t *gid);
 /* Whether the client may use gid as its source now: 0, or an enum mux_err. *former: only for its old sessions. */
 int owner_may_use(struct client *c, const uint8_t *gid, bool *former);
+/* What a silent client's earlier connection had becomes its own, if there is no doubt which that was. */
+void owner_adopt(struct client *c);
 bool owner_has_gid(const struct client *c, const uint8_t *gid);
 /* Room for one more session of the client; sessions of an earlier life of its guest make way. */
 bool owner_make_room(struct client *c);

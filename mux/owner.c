@@ -140,6 +140,27 @@ static void take_over(struct client *c, struct client *old)
 	client_free(old);
 }
 
+void owner_adopt(struct client *c)
+{
+	struct client *found = NULL;
+
+	if (c->n_gids || c->port->mux->n_clients == c->port->mux->n_connected)
+		return;
+	for (struct client *old = c->port->mux->clients; old; old = old->next) {
+		if (old->fd >= 0 || old->port != c->port || old->rec->hello ||
+		    !same_identity(c, old) || strcmp(old->rec->listen, c->rec->listen) != 0)
+			continue;
+		if (found)
+			return;
+		found = old;
+	}
+	if (!found)
+		return;
+	take_over(c, found);
+	for (struct gid_reg *g = c->gids; g; g = g->next)
+		g->adopted = true;
+}
+
 /* GIDs --------------------------------------------------------------------------------------------- */
 
 static void remember_former(struct client *c, const uint8_t *gid)
@@ -232,6 +253,10 @@ int owner_reg(struct client *c, const uint8_t *gid)
 		return MUX_EINVAL;
 	if (!g)
 		return gid_new(c, gid, "request");
+	if (g->client == c && g->adopted) {
+		g->adopted = false;
+		return MUX_OK;
+	}
 	if (g->client == c) {
 		suspect_sessions(c, gid);
 		return MUX_EEXIST;

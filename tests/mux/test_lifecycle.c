@@ -247,6 +247,43 @@ static void s11_reconnect(void **state)
 	close(b);
 }
 
+/* A guest that only listens: its device connects again and says nothing. */
+static void s11_silent_reconnect(void **state)
+{
+	struct rig *r = *state;
+	int a = rig_connect_reg(r, GA), b;
+	uint8_t mad[MAD], in[MAD];
+
+	close(a);
+	rig_wait_status(r, "clients_in_grace", 1);
+	b = rig_connect(r);
+	rig_advance(r, 1500);
+	rig_wait_status(r, "clients_in_grace", 0);
+	mad_req(mad, 0x77, 0x77, GP, GA, CA_P, QPN_P, SVC_TCP);
+	rig_inject(r, GP, 1, mad);
+	rig_expect_mad(b, in, REQ, GA, GP);
+	poll(NULL, 0, 50);
+	/* Should it register after all, that is no sign of a new life. */
+	assert_int_equal(wire_reg(b, GA), 0);
+	assert_int_equal(wire_reg(b, GA), 2);
+	close(b);
+}
+
+/* But a new connection that speaks for itself gets nothing unasked. */
+static void s11_speaking_reconnect(void **state)
+{
+	struct rig *r = *state;
+	int a = rig_connect_reg(r, GA), b;
+
+	close(a);
+	rig_wait_status(r, "clients_in_grace", 1);
+	b = rig_connect_reg(r, GB);
+	rig_advance(r, 1500);
+	poll(NULL, 0, 300);
+	assert_int_equal(rig_status(r, "clients_in_grace"), 1);
+	close(b);
+}
+
 static void s11_grace_is_not_for_others(void **state)
 {
 	struct rig *r = *state;
@@ -813,6 +850,8 @@ int main(void)
 		T(s11_dead_at_once),
 		T(s11_answered_dreq),
 		T(s11_reconnect),
+		T(s11_silent_reconnect),
+		T(s11_speaking_reconnect),
 		T(s11_grace_is_not_for_others),
 		T(s11_unregistered_but_connected),
 		T2(s11_restart, setup_manager),
