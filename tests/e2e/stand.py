@@ -252,11 +252,10 @@ def need_build():
 
 
 def snapshot(places=("/tmp", "/dev/shm", "/run")):
-    """The names of all files there, to find what a program leaves behind."""
+    """What stands directly in these folders, to find what a program leaves behind."""
     found = set()
     for place in places:
-        for folder, names, files in os.walk(place):
-            found.update(os.path.join(folder, name) for name in names + files)
+        found.update(os.path.join(place, name) for name in os.listdir(place))
     return found
 
 
