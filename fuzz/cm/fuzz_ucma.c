@@ -4,7 +4,8 @@
  *
  *	u8 command, u8 flags, u8 length, u8 out / 2, length bytes
  *
- * Flag bit 0: the first eight bytes become the address of a buffer (the response, or an option's value); bit 1: the
+ * Flag bit 0: the first eight bytes become the address of a buffer (the response, or an option's
+ * value); bit 1: the
  * command goes to the second file; bit 2: the header's length is one more than there is.
  */
 #include <fcntl.h>

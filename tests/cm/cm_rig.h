@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Two ends of a connection in one process, by librdmacm; every step fails the test when it fails. */
+/*
+ * Two ends of a connection in one process, by librdmacm; every step fails the test when it fails.
+ */
 #ifndef CM_RIG_H
 #define CM_RIG_H
 

@@ -62,7 +62,10 @@ static void test_private_data(void **state)
 	assert_int_equal(rdma_disconnect(server.id), 0);
 	rig_no_event(rig.channel, 50);
 	rig_no_event(client.channel, 0);
-	/* what is posted now is flushed too; after a move to ERR Debian's provider refuses it itself */
+	/*
+	 * what is posted now is flushed too; after a move to ERR Debian's provider refuses it
+	 * itself
+	 */
 	if (client.id->verbs->device->transport_type != IBV_TRANSPORT_IWARP)
 		goto out;
 	rig_post_send(&client, 10, "late");

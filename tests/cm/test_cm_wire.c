@@ -121,8 +121,8 @@ static void test_markers(void **state)
 }
 
 /*
- * Nothing is sent before the peer's first FPDU; then the message that waits comes.  A peer that promised no FPDU and
- * sends none gets it all the same.
+ * Nothing is sent before the peer's first FPDU; then the message that waits comes.  A peer that
+ * promised no FPDU and sends none gets it all the same.
  */
 static void quiet_until_first_fpdu(const struct ea_mpa_frame *req, bool peer_sends)
 {
@@ -205,8 +205,8 @@ static int count_empty_writes(int fd, int ms)
 }
 
 /*
- * The active side sends its first FPDU at once, and repeats it a few times for a peer that may have missed it, until it
- * hears something.
+ * The active side sends its first FPDU at once, and repeats it a few times for a peer that may have
+ * missed it, until it hears something.
  */
 static void active_to_responder(bool peer_sends)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * RoCE mode: RC queue pairs that the program connects by ibv_modify_qp() with GIDs and numbers it has exchanged
- * itself.  ERDMA_HOST must say mode=roce.
+ * RoCE mode: RC queue pairs that the program connects by ibv_modify_qp() with GIDs and numbers it
+ * has exchanged itself.  ERDMA_HOST must say mode=roce.
  */
 #include <errno.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The write() commands of /dev/infiniband/rdma_cm one by one: results, errors, events.  Runs under the preloaded library;
- * knows nothing of it but the kernel's ABI.
+ * The write() commands of /dev/infiniband/rdma_cm one by one: results, errors, events.  Runs under
+ * the preloaded library; knows nothing of it but the kernel's ABI.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -13,7 +13,8 @@
  *	cm_alive.c	peers that vanish with data under way
  *	oob.c		RC queue pairs whose programs exchange queue pair numbers themselves
  *
- * All state is under the engine lock.  A port of the RDMA port space is the TCP port of the same number.
+ * All state is under the engine lock.  A port of the RDMA port space is the TCP port of the same
+ * number.
  */
 #ifndef EA_CM_H
 #define EA_CM_H
@@ -164,7 +165,10 @@ int cm_addr_source(const union cm_addr *dst, union cm_addr *src);
  */
 int cm_socket(int family, int tos);
 
-/* Bind as the RDMA port space wants it: exclusive unless @id allows reuse; updates id->src.  Sets id->fd.  0 or -errno. */
+/*
+ * Bind as the RDMA port space wants it: exclusive unless @id allows reuse; updates id->src.  Sets
+ * id->fd.  0 or -errno.
+ */
 int cm_bind(struct cm_id *id);
 
 /* Options that let a vanished peer be noticed, and NODELAY. */
@@ -221,8 +225,8 @@ int cm_conn_watch(struct cm_conn *conn, void (*ready)(struct engine_fd *efd, uin
 void cm_conn_linger(struct cm_conn *conn);
 
 /*
- * Hand the socket to a link and the QP to RTS.  @terms as agreed; @extra: bytes behind the MPA frame.  0 or -errno,
- * the connection unchanged then.
+ * Hand the socket to a link and the QP to RTS.  @terms as agreed; @extra: bytes behind the MPA
+ * frame.  0 or -errno, the connection unchanged then.
  */
 int cm_conn_open(struct cm_conn *conn, struct host_qp *qp, const struct ea_mpa_terms *terms,
 		 bool active, const void *extra, size_t extra_len);
@@ -247,7 +251,9 @@ void cm_setup_accepted(struct cm_id *listener, int fd);
 
 int cm_setup_accept(struct cm_id *id, const struct rdma_ucm_conn_param *param);
 int cm_setup_reject(struct cm_id *id, const void *data, size_t len);
-/* The first FPDU of the active side: a zero-length RDMA Write (RFC 6581 section 9.2).  0 or -errno. */
+/*
+ * The first FPDU of the active side: a zero-length RDMA Write (RFC 6581 section 9.2).  0 or -errno.
+ */
 int cm_setup_send_rtr(struct cm_conn *conn, bool crc);
 /* Answer with a reject and close. */
 void cm_setup_refuse(struct cm_conn *conn);

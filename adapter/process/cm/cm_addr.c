@@ -93,7 +93,8 @@ int cm_addr_source(const union cm_addr *dst, union cm_addr *src)
 
 /*
  * Keep-alive finds a peer whose machine has gone while nothing is under way.  What is under way is
- * found by TCP's own retransmissions; a receiver that does not take its data is no reason to end a connection.
+ * found by TCP's own retransmissions; a receiver that does not take its data is no reason to end a
+ * connection.
  */
 void cm_socket_tune(int fd)
 {
@@ -124,9 +125,10 @@ int cm_socket(int family, int tos)
 }
 
 /*
- * The first try goes without SO_REUSEADDR, so that another socket on the port, listening or not, is an error as in the RDMA
- * port space.  TIME_WAIT and established connections of a listener that has gone are none there;
- * they allow the second try because their sockets carried the option (cm_listen() sets it).
+ * The first try goes without SO_REUSEADDR, so that another socket on the port, listening or not, is
+ * an error as in the RDMA port space.  TIME_WAIT and established connections of a listener that has
+ * gone are none there; they allow the second try because their sockets carried the option
+ * (cm_listen() sets it).
  */
 static int bind_exclusive(int fd, const union cm_addr *addr)
 {

@@ -2,10 +2,11 @@
 /*
  * Peers that vanish with data under way.
  *
- * An idle connection has keep-alive.  While data is unacknowledged TCP itself goes on trying for a quarter of
- * an hour, and TCP_USER_TIMEOUT, which bounds that, also ends connections to a peer that lives but takes nothing: a receiver
- * without receive work requests may keep a sender waiting as long as it likes.  So whoever has sent something is looked at
- * now and then, until all of it is acknowledged: no sign of life at all for a while means that the peer is gone.
+ * An idle connection has keep-alive.  While data is unacknowledged TCP itself goes on trying for a
+ * quarter of an hour, and TCP_USER_TIMEOUT, which bounds that, also ends connections to a peer that
+ * lives but takes nothing: a receiver without receive work requests may keep a sender waiting as
+ * long as it likes.  So whoever has sent something is looked at now and then, until all of it is
+ * acknowledged: no sign of life at all for a while means that the peer is gone.
  */
 #include <errno.h>
 #include <netinet/tcp.h>

@@ -24,13 +24,15 @@ enum {
 	(1 * CM_SEC) /* the peer has ended, and the program posts no receive for what it sent */
 #define GONE_NS (1 * CM_SEC) /* the peer has left, and something is to be sent */
 /*
- * A responder sends no FPDU before it has the initiator's first (RFC 5044 section 7.1.2), which makes sure that the
- * initiator is ready.  One that promises none and waits for ours, as Linux's siw does, is ready after that time.
+ * A responder sends no FPDU before it has the initiator's first (RFC 5044 section 7.1.2), which
+ * makes sure that the initiator is ready.  One that promises none and waits for ours, as Linux's
+ * siw does, is ready after that time.
  */
 #define FIRST_NS (CM_SEC / 5)
 /*
- * Linux's siw arms its receiver after it has sent its reply, and what came in between lies there until more comes.  So an
- * initiator that has heard nothing sends an empty RDMA Write some time after the first FPDU; each time waits longer.
+ * Linux's siw arms its receiver after it has sent its reply, and what came in between lies there
+ * until more comes.  So an initiator that has heard nothing sends an empty RDMA Write some time
+ * after the first FPDU; each time waits longer.
  */
 #define NUDGE_NS     (CM_SEC / 100)
 #define NUDGE_MAX_NS (CM_SEC / 2)
@@ -143,8 +145,8 @@ static void linger_timeout(struct engine_timer *timer)
 }
 
 /*
- * close() with input unread, or before input that still comes, resets the connection, and the reset may overtake data
- * that the peer has not taken.
+ * close() with input unread, or before input that still comes, resets the connection, and the reset
+ * may overtake data that the peer has not taken.
  */
 void cm_conn_linger(struct cm_conn *conn)
 {
@@ -265,8 +267,8 @@ static void gone_timeout(struct engine_timer *timer)
 }
 
 /*
- * The peer has left a link that its end of stream does not end.  Receives that are posted stay; what is to be sent fails
- * after a while, as when a peer does not answer.
+ * The peer has left a link that its end of stream does not end.  Receives that are posted stay;
+ * what is to be sent fails after a while, as when a peer does not answer.
  */
 static uint32_t peer_has_left(struct cm_conn *conn)
 {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* The table of ids: numbers are small and the lowest free one is taken, as librdmacm's index map likes it. */
+/*
+ * The table of ids: numbers are small and the lowest free one is taken, as librdmacm's index map
+ * likes it.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

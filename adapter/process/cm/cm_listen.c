@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Listeners.  The backlog of rdma_listen() counts requests, so the socket's own is as long as may be. */
+/*
+ * Listeners.  The backlog of rdma_listen() counts requests, so the socket's own is as long as may
+ * be.
+ */
 #include <errno.h>
 #include <sys/epoll.h>
 #include "adapter/process/cm/cm.h"

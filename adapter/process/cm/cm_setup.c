@@ -2,8 +2,9 @@
 /*
  * MPA set-up on TCP (RFC 5044 7.1, RFC 6581): what rdma_connect, rdma_accept and rdma_reject do.
  *
- * The active side asks for enhanced set-up with IRD and ORD, and offers to send a zero-length RDMA Write
- * first, so that the passive side may send as soon as it likes.  The passive side takes revisions 1 and 2.
+ * The active side asks for enhanced set-up with IRD and ORD, and offers to send a zero-length RDMA
+ * Write first, so that the passive side may send as soon as it likes.  The passive side takes
+ * revisions 1 and 2.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -422,7 +423,9 @@ void cm_setup_listener_gone(struct cm_id *listener)
 	}
 }
 
-/* Nobody may send between request and reply, so there is nothing to read unless the peer has gone. */
+/*
+ * Nobody may send between request and reply, so there is nothing to read unless the peer has gone.
+ */
 static bool peer_gone(const struct cm_conn *conn)
 {
 	char byte;
@@ -449,7 +452,10 @@ int cm_setup_accept(struct cm_id *id, const struct rdma_ucm_conn_param *param)
 	rep.private_data = param->private_data;
 	rep.private_len = param->private_data_len;
 	conn->dev = id->dev;
-	/* first the QP, as its receives must be there when the peer may send; nothing is sent until then */
+	/*
+	 * first the QP, as its receives must be there when the peer may send; nothing is sent until
+	 * then
+	 */
 	ret = cm_conn_open(conn, qp, &terms, false, NULL, 0);
 	if (ret)
 		goto err_refuse;

@@ -3,12 +3,12 @@
  * RC queue pairs whose programs exchange addresses and QP numbers themselves and move them by
  * ibv_modify_qp() (HOST_ROCE).
  *
- * A queue pair number is all that a peer gets besides a GID, so it must lead to the process: its upper
- * 16 bits are the TCP port of a listener of this process, the lower 4 tell its queue pairs apart.  The GID
- * is the IP address.  Of two queue pairs that name each other, the one with the lower number (then
- * GID) connects; the other one waits.  The carrier is an ordinary MPA connection; the private data of its request says who
- * calls whom.  A request for a queue pair that is not in RTR yet waits for that; one from a peer that
- * the queue pair does not name is refused.
+ * A queue pair number is all that a peer gets besides a GID, so it must lead to the process: its
+ * upper 16 bits are the TCP port of a listener of this process, the lower 4 tell its queue pairs
+ * apart.  The GID is the IP address.  Of two queue pairs that name each other, the one with the
+ * lower number (then GID) connects; the other one waits.  The carrier is an ordinary MPA
+ * connection; the private data of its request says who calls whom.  A request for a queue pair that
+ * is not in RTR yet waits for that; one from a peer that the queue pair does not name is refused.
  */
 #include <endian.h>
 #include <errno.h>
@@ -512,7 +512,9 @@ static int peer_address(struct host_qp *qp, const struct host_oob_addr *addr, un
 	to->in6.sin6_addr = in6;
 	to->in6.sin6_port = htons((uint16_t)(addr->dest_qpn >> QPN_INDEX_BITS));
 	if (IN6_IS_ADDR_LINKLOCAL(&in6)) {
-		/* the link-local GID is made from the MAC, and need not be an address of this host */
+		/*
+		 * the link-local GID is made from the MAC, and need not be an address of this host
+		 */
 		if (own_gid(qp->dev, addr->dgid))
 			to->in6.sin6_addr = in6addr_loopback;
 		else
@@ -571,7 +573,10 @@ int cm_oob_rtr(struct host_qp *qp, const struct host_oob_addr *addr)
 	return 0;
 }
 
-/* The peer's IRD bounds what we may have outstanding; the program's own bound is not needed beside it. */
+/*
+ * The peer's IRD bounds what we may have outstanding; the program's own bound is not needed beside
+ * it.
+ */
 int cm_oob_rts(struct host_qp *qp, uint8_t max_rd_atomic)
 {
 	(void)max_rd_atomic;

@@ -108,8 +108,8 @@ int ucma_reject(struct ucma_file *file, const void *in, size_t in_len, unsigned 
 }
 
 /*
- * librdmacm moves the QP to SQD first, and that has ended the connection; a program that manages its QP itself ends it
- * here.
+ * librdmacm moves the QP to SQD first, and that has ended the connection; a program that manages
+ * its QP itself ends it here.
  */
 int ucma_disconnect(struct ucma_file *file, const void *in, size_t in_len, unsigned int out_len)
 {
@@ -178,8 +178,9 @@ static uint8_t gid_index_of(struct host_dev *dev, const union cm_addr *addr)
 }
 
 /*
- * RoCE: the library makes all the steps to RTS, as with InfiniBand.  The carrier is a TCP connection here too, which CONNECT
- * and ACCEPT set up; a destination of CM_OOB_MANAGED says so to cm_oob_rtr().
+ * RoCE: the library makes all the steps to RTS, as with InfiniBand.  The carrier is a TCP
+ * connection here too, which CONNECT and ACCEPT set up; a destination of CM_OOB_MANAGED says so to
+ * cm_oob_rtr().
  */
 static int attr_roce(struct ib_uverbs_qp_attr *attr, uint32_t state, const struct cm_id *id)
 {

@@ -2,10 +2,10 @@
 /*
  * The rdma_cm file: commands come by write(), events wait in a queue.
  *
- * The program's descriptor is the read end of a pipe that holds one byte ("token") for each queued event, so
- * poll, epoll, O_NONBLOCK and signals are the kernel's own.  GET_EVENT takes a token first, without a lock, then
- * the event.  When events are withdrawn, as many tokens are; a reader that was faster finds no event and waits
- * for the next token.
+ * The program's descriptor is the read end of a pipe that holds one byte ("token") for each queued
+ * event, so poll, epoll, O_NONBLOCK and signals are the kernel's own.  GET_EVENT takes a token
+ * first, without a lock, then the event.  When events are withdrawn, as many tokens are; a reader
+ * that was faster finds no event and waits for the next token.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +53,10 @@ static void tokens_withdraw(struct ucma_file *file)
 	}
 	while (file->tokens > file->nevents) {
 		if (file->drain_fd < 0) {
-			/* no /proc: only a reader in the same instant can make this wait, and then for its event */
+			/*
+			 * no /proc: only a reader in the same instant can make this wait, and then
+			 * for its event
+			 */
 			struct pollfd pfd = { .fd = file->wait_fd, .events = POLLIN };
 
 			if (poll(&pfd, 1, 0) != 1 || read(file->wait_fd, &byte, 1) != 1)
@@ -141,8 +144,9 @@ static struct cm_event *event_take(struct ucma_file *file)
 }
 
 /*
- * A wildcard listener has no device; the device of a new id is looked for here, where the lock can be given up.  False: no device
- * serves that address, the peer is refused and the program sees nothing.
+ * A wildcard listener has no device; the device of a new id is looked for here, where the lock can
+ * be given up.  False: no device serves that address, the peer is refused and the program sees
+ * nothing.
  */
 static bool request_complete(struct cm_event *event)
 {
@@ -155,7 +159,10 @@ static bool request_complete(struct cm_event *event)
 		dev = host_dev_by_addr(&addr.sa);
 		engine_lock();
 	}
-	/* nobody else knows the new id yet, but its listener may have gone: then the id went with it */
+	/*
+	 * nobody else knows the new id yet, but its listener may have gone: then the id went with
+	 * it
+	 */
 	if (cm_id_find(number) != event->new_id)
 		return false;
 	event->new_id->dev = dev;

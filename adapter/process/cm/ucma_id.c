@@ -206,8 +206,8 @@ int ucma_bind(struct ucma_file *file, const void *in, size_t in_len, unsigned in
 /* ------------------------------------------------------------------ resolve */
 
 /*
- * The source is what the id is bound to, what the program names, or what the kernel's routes say.  A
- * wildcard source takes the last, too.
+ * The source is what the id is bound to, what the program names, or what the kernel's routes say.
+ * A wildcard source takes the last, too.
  */
 static int resolve(struct ucma_file *file, uint32_t number, const void *raw_src,
 		   const void *raw_dst)
@@ -500,7 +500,10 @@ int ucma_join_mcast(struct ucma_file *file, const void *in, size_t in_len, unsig
 
 	if (out_len < sizeof(struct rdma_ucm_create_id_resp))
 		return -ENOSPC;
-	/* both forms have response and uid in front; the id follows the address in one, uid in the other */
+	/*
+	 * both forms have response and uid in front; the id follows the address in one, uid in the
+	 * other
+	 */
 	number = in_len >= sizeof(struct rdma_ucm_join_mcast) ?
 			 ((const struct rdma_ucm_join_mcast *)in)->id :
 			 ((const struct rdma_ucm_join_ip_mcast *)in)->id;

@@ -5,13 +5,14 @@
  *
  * Who makes progress:
  *   - a program that posts runs the send side of its QP itself (hook.c);
- *   - a program that polls an empty CQ receives for the connections of that CQ itself.  While it goes on
- *     polling, the helper thread does not wake for packets (it is "claimed");
- *   - everything else (programs that sleep or look only at memory, targets of RDMA, connection set-up,
- *     timers) is served by the helper thread, which sleeps in epoll_wait() and blocks all signals.
+ *   - a program that polls an empty CQ receives for the connections of that CQ itself.  While it
+ *     goes on polling, the helper thread does not wake for packets (it is "claimed");
+ *   - everything else (programs that sleep or look only at memory, targets of RDMA, connection
+ *     set-up, timers) is served by the helper thread, which sleeps in epoll_wait() and blocks all
+ *     signals.
  *
- * The engine starts with the first uverbs or rdma_cm file that is opened.  The child of a fork() has none until it opens
- * a file of its own.
+ * The engine starts with the first uverbs or rdma_cm file that is opened.  The child of a fork()
+ * has none until it opens a file of its own.
  */
 #ifndef EA_ENGINE_H
 #define EA_ENGINE_H
@@ -35,17 +36,22 @@ uint64_t engine_now(void);
 /* ------------------------------------------------------------------ lock */
 
 /*
- * The engine lock.  Not recursive.  Never held while blocking.  engine_unlock() first serves what threads
- * that found the lock busy have left (doorbells), and connections that are ready.
+ * The engine lock.  Not recursive.  Never held while blocking.  engine_unlock() first serves what
+ * threads that found the lock busy have left (doorbells), and connections that are ready.
  */
 void engine_lock(void);
 bool engine_trylock(void);
 void engine_unlock(void);
 bool engine_lock_held(void); /* by this thread; for assertions */
 
-/* ------------------------------------------------------------------ descriptors, timers, work; lock held */
+/* ------------------------------------------------------------------ descriptors, timers, work */
 
-/* A descriptor the engine watches (level triggered).  Callback runs with the lock held, in any thread. */
+/* All with the lock held. */
+
+/*
+ * A descriptor the engine watches (level triggered).  Callback runs with the lock held, in any
+ * thread.
+ */
 struct engine_fd {
 	int fd;
 	uint32_t events; /* EPOLLIN | EPOLLOUT ...; read only for the owner after add */
@@ -67,7 +73,10 @@ struct engine_timer {
 void engine_timer_set(struct engine_timer *timer, uint64_t delay_ns);
 void engine_timer_cancel(struct engine_timer *timer);
 
-/* Run once soon, with the lock held, from a clean stack: when the lock is given back or in the helper thread. */
+/*
+ * Run once soon, with the lock held, from a clean stack: when the lock is given back or in the
+ * helper thread.
+ */
 struct engine_work {
 	void (*run)(struct engine_work *work);
 	struct engine_work *next;
@@ -87,10 +96,10 @@ enum {
 };
 
 /*
- * A connection in data phase.  @progress moves what it can in both directions without blocking, within
- * its own budget, and tells what to wait for: EPOLLIN, EPOLLOUT, EPOLLRDHUP and the bits above.  It is
- * called by the helper thread, by posts and by polls.
- * engine_conn_del() inside progress is allowed; then it returns ENGINE_CONN_GONE.
+ * A connection in data phase.  @progress moves what it can in both directions without blocking,
+ * within its own budget, and tells what to wait for: EPOLLIN, EPOLLOUT, EPOLLRDHUP and the bits
+ * above.  It is called by the helper thread, by posts and by polls. engine_conn_del() inside
+ * progress is allowed; then it returns ENGINE_CONN_GONE.
  */
 struct engine_conn {
 	struct engine_fd efd; /* fd set by the owner, the rest private */
@@ -114,8 +123,8 @@ void engine_qp_sync(struct host_qp *qp);
 void engine_cq_sync(struct host_cq *cq);
 
 /*
- * The QP is not, or not any longer, in RTS: from now on each doorbell is looked at when it rings, so that
- * late work requests are flushed.  Call before ea_qp_modify() to an error or closing state.
+ * The QP is not, or not any longer, in RTS: from now on each doorbell is looked at when it rings,
+ * so that late work requests are flushed.  Call before ea_qp_modify() to an error or closing state.
  */
 void engine_qp_watch(struct host_qp *qp);
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The verbs hook: the data path functions that a provider puts into a context are wrapped, so that the
- * program's own posts and polls run the engine.
+ * The verbs hook: the data path functions that a provider puts into a context are wrapped, so that
+ * the program's own posts and polls run the engine.
  *
- * libibverbs and providers call verbs_set_ops() through their PLT; the definition here comes first.  The structure it
- * gets grows at its front from version to version, so the public struct ibv_context is found by the size field that
- * stands right in front of it.  Functions of extended CQs and QPs are set by the provider's
- * create functions; these are wrapped when the context has been opened (libibverbs overwrites them once).
+ * libibverbs and providers call verbs_set_ops() through their PLT; the definition here comes first.
+ * The structure it gets grows at its front from version to version, so the public struct
+ * ibv_context is found by the size field that stands right in front of it.  Functions of extended
+ * CQs and QPs are set by the provider's create functions; these are wrapped when the context has
+ * been opened (libibverbs overwrites them once).
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -132,7 +133,10 @@ static int hook_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	return ret;
 }
 
-/* In the child of a fork() the device behind inherited objects is gone: nothing to poll, nothing to post to. */
+/*
+ * In the child of a fork() the device behind inherited objects is gone: nothing to poll, nothing to
+ * post to.
+ */
 static int hook_start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr)
 {
 	struct engine_cq *ecq = cq_find(hook_find(cq->context), cq->handle);
@@ -238,7 +242,10 @@ static struct hook *hook_for(struct ibv_context *ibctx, struct host_ctx *ctx)
 	return hook;
 }
 
-/* Functions set by libibverbs' own second call are the dummies; those are wrapped too and replaced by the third. */
+/*
+ * Functions set by libibverbs' own second call are the dummies; those are wrapped too and replaced
+ * by the third.
+ */
 static void hook_install(struct ibv_context *ibctx, struct host_ctx *ctx)
 {
 	struct ibv_context_ops *ops = &ibctx->ops;
@@ -325,8 +332,8 @@ void engine_hooks_forget(void)
 typedef void (*set_ops_fn)(void *vctx, const void *ops);
 
 /*
- * RTLD_NEXT finds libibverbs when it was linked or loaded with RTLD_GLOBAL; otherwise it is among the
- * dependencies of whoever calls.
+ * RTLD_NEXT finds libibverbs when it was linked or loaded with RTLD_GLOBAL; otherwise it is among
+ * the dependencies of whoever calls.
  */
 static set_ops_fn real_set_ops(void *caller)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The engine lock: a futex mutex whose trylock gives way to sleepers, so that a program that polls in a
- * tight loop cannot keep a control call or the helper thread out for ever.
+ * The engine lock: a futex mutex whose trylock gives way to sleepers, so that a program that polls
+ * in a tight loop cannot keep a control call or the helper thread out for ever.
  */
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -69,9 +69,9 @@ taken:
 }
 
 /*
- * A thread that failed to get the lock has left its kick before it tried a second time; so either we see
- * the kick after the release, or that thread's second try succeeds.  The full barrier on both sides
- * makes it so.
+ * A thread that failed to get the lock has left its kick before it tried a second time; so either
+ * we see the kick after the release, or that thread's second try succeeds.  The full barrier on
+ * both sides makes it so.
  */
 void engine_unlock(void)
 {

@@ -99,7 +99,9 @@ static void slot_give(uint32_t slot)
 	loop.free_slot = slot;
 }
 
-/* No events wanted: out of the set, because errors and hang-ups are reported even to a mask of 0. */
+/*
+ * No events wanted: out of the set, because errors and hang-ups are reported even to a mask of 0.
+ */
 static int fd_control(struct engine_fd *efd, uint32_t events)
 {
 	struct epoll_event ev = { .events = events, .data.u64 = slot_key(efd->slot) };
@@ -279,8 +281,9 @@ struct helper_state {
 };
 
 /*
- * Is there a CPU that nobody else wants?  Then a brief spin after activity serves the target of RDMA two context switches
- * sooner.  Where every CPU is taken it would keep a program from running, most likely the very one that waits for us.
+ * Is there a CPU that nobody else wants?  Then a brief spin after activity serves the target of
+ * RDMA two context switches sooner.  Where every CPU is taken it would keep a program from running,
+ * most likely the very one that waits for us.
  */
 static bool cpu_free(struct helper_state *st, uint64_t now)
 {
@@ -404,8 +407,8 @@ static void *helper_main(void *arg)
 /* ------------------------------------------------------------------ start and fork */
 
 /*
- * The child starts with no engine; what the parent's lists point to is forgotten, not freed.  Descriptors are closed by
- * the owner of the descriptor table.
+ * The child starts with no engine; what the parent's lists point to is forgotten, not freed.
+ * Descriptors are closed by the owner of the descriptor table.
  */
 void engine_fork_child(void)
 {

@@ -17,8 +17,8 @@ enum {
 #define IDLE_GAP_NS 700ull
 #define YIELD_NS    15000ull /* a poller that waits so long offers its CPU */
 /*
- * How often a poller serves what is not his own: other connections soon, for the peer of one may wait (the target of
- * RDMA often polls for something else), listeners at leisure.
+ * How often a poller serves what is not his own: other connections soon, for the peer of one may
+ * wait (the target of RDMA often polls for something else), listeners at leisure.
  */
 #define OTHERS_NS    2000ull
 #define LISTENERS_NS 20000ull
@@ -108,9 +108,9 @@ static void unready(struct engine_conn *conn)
 }
 
 /*
- * Posted receives are normally looked at when input arrives.  When the connection waits for one, or the QP has
- * ended, each post must be seen at once: the flag goes up first, then the record is read again, and a
- * post writes the record first and then reads the flag.
+ * Posted receives are normally looked at when input arrives.  When the connection waits for one, or
+ * the QP has ended, each post must be seen at once: the flag goes up first, then the record is read
+ * again, and a post writes the record first and then reads the flag.
  */
 static bool watch_update(struct engine_conn *conn)
 {
@@ -237,7 +237,10 @@ void engine_kicks_serve(void)
 	while (atomic_load_explicit(&kicks, memory_order_relaxed)) {
 		for (kick = atomic_exchange(&kicks, NULL); kick; kick = next) {
 			next = kick->next;
-			/* from here on the owner may queue it again; the doorbell is read after this */
+			/*
+			 * from here on the owner may queue it again; the doorbell is read after
+			 * this
+			 */
 			atomic_store(&kick->queued, false);
 			kick_serve(kick);
 		}
@@ -281,8 +284,9 @@ static void claim(uint64_t now)
 }
 
 /*
- * Input is asked for directly.  A full socket is not asked at each poll, which would take its lock from the side that empties it:
- * epoll tells when a good part of it is free.  True: there is such a socket.
+ * Input is asked for directly.  A full socket is not asked at each poll, which would take its lock
+ * from the side that empties it: epoll tells when a good part of it is free.  True: there is such a
+ * socket.
  */
 static bool poll_conns(struct engine_cq *ecq, unsigned int *own)
 {
@@ -320,7 +324,9 @@ bool engine_poll_inline(struct engine_cq *ecq)
 	if (!ecq->idle_since || ecq->idle_polls <= 1) {
 		ecq->idle_since = now;
 	} else if (now - ecq->idle_since > YIELD_NS) {
-		/* the peer, or what it waits for, may need this CPU; costs little when nobody does */
+		/*
+		 * the peer, or what it waits for, may need this CPU; costs little when nobody does
+		 */
 		ecq->idle_since = now;
 		sched_yield();
 	}
