@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include "tests/cm/cm_rig.h"
 
@@ -287,6 +288,7 @@ static void test_killed(void **state)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		close(pipefd[1]);
 		if (read(pipefd[0], &rig, sizeof(rig)) != sizeof(rig))
 			_exit(1);

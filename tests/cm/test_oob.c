@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <arpa/inet.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <cmocka.h>
 #include <infiniband/verbs.h>
@@ -353,6 +354,7 @@ static void test_processes(void **state)
 	if (pid)
 		open_device(NULL);
 	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		open_device(NULL);
 		create(&end);
 		qpn = end.qp->qp_num;

@@ -458,7 +458,8 @@ static bool all_sent(const struct cm_conn *conn)
 
 /*
  * A process that ends while data is on its way: what TCP has taken is sent, and the peer sees an
- * orderly end instead of a reset.  Bounded, for a peer that does not read.
+ * orderly end instead of a reset.  Bounded, for a peer that does not read; and for a program whose
+ * signal handler calls exit() in the middle of a call that holds the lock.
  */
 static void __attribute__((destructor)) cm_exit(void)
 {
@@ -469,7 +470,11 @@ static void __attribute__((destructor)) cm_exit(void)
 
 	if (!conns)
 		return;
-	engine_lock();
+	while (!engine_trylock()) {
+		if (engine_now() >= end)
+			return;
+		nanosleep(&step, NULL);
+	}
 	for (conn = conns; conn; conn = conn->next) {
 		if (conn->phase == CONN_OPEN && !conn->rx_first)
 			ea_tcp_progress_tx(conn->link, TX_BUDGET);
