@@ -13,6 +13,7 @@
 
 enum {
 	CYCLES = 1000,
+	CANCELS = 200,
 	THREADS = 8,
 	PER_THREAD = 20,
 };
@@ -366,6 +367,45 @@ static void test_cycles(void **state)
 	rig_unlisten(&rig);
 }
 
+static void *poller_main(void *arg)
+{
+	struct rig_end *end = arg;
+	struct ibv_wc wc;
+
+	for (;;) {
+		ibv_poll_cq(end->cq, 1, &wc);
+		pthread_testcancel();
+	}
+	return NULL;
+}
+
+/* ibv_poll_cq() is no cancellation point: a thread that is cancelled in it leaves nothing locked. */
+static void test_cancelled_poller(void **state)
+{
+	struct rig_end client, server;
+	pthread_t thread;
+	struct rig rig;
+	struct ibv_wc wc;
+	int i;
+
+	(void)state;
+	rig_listen(&rig, loopback, 5);
+	rig_pair(&rig, &client, &server);
+	for (i = 0; i < CANCELS; i++) {
+		assert_int_equal(pthread_create(&thread, NULL, poller_main, &server), 0);
+		usleep(300);
+		assert_int_equal(pthread_cancel(thread), 0);
+		assert_int_equal(pthread_join(thread, NULL), 0);
+		rig_post_recv(&client, 1);
+		rig_post_send(&server, 2, "still alive");
+		assert_int_equal(rig_poll(&client, &wc), IBV_WC_SUCCESS);
+		assert_int_equal(rig_poll(&server, &wc), IBV_WC_SUCCESS);
+	}
+	rig_end_free(&client);
+	rig_end_free(&server);
+	rig_unlisten(&rig);
+}
+
 struct caller {
 	pthread_t thread;
 	const struct rig *rig;
@@ -465,6 +505,7 @@ int main(void)
 		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_qp_destroyed),
 		cmocka_unit_test(test_cycles),
+		cmocka_unit_test(test_cancelled_poller),
 		cmocka_unit_test(test_threads),
 	};
 

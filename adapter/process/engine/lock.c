@@ -4,6 +4,7 @@
  * in a tight loop cannot keep a control call or the helper thread out for ever.
  */
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "adapter/process/engine/engine_internal.h"
@@ -18,6 +19,7 @@ enum {
 static _Atomic(uint32_t) lock_word;
 static _Atomic(uint32_t) lock_sleepers;
 static __thread bool lock_mine;
+static __thread int lock_cancel_state; /* of the thread, as it was */
 
 static void cpu_relax(void)
 {
@@ -41,12 +43,25 @@ static bool lock_take(void)
 						       memory_order_acquire, memory_order_relaxed);
 }
 
+/*
+ * What the holder does contains cancellation points (recvmsg, write...), but the calls that brought it
+ * here, ibv_poll_cq() for one, are none: a thread that is cancelled ends when it has let go.
+ */
+static void taken(void)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	lock_cancel_state = state;
+	lock_mine = true;
+}
+
 bool engine_trylock(void)
 {
 	if (atomic_load_explicit(&lock_word, memory_order_relaxed) != LOCK_FREE ||
 	    atomic_load_explicit(&lock_sleepers, memory_order_relaxed) || !lock_take())
 		return false;
-	lock_mine = true;
+	taken();
 	return true;
 }
 
@@ -56,7 +71,7 @@ void engine_lock(void)
 
 	for (i = 0; i < LOCK_SPINS; i++) {
 		if (lock_take())
-			goto taken;
+			goto got_it;
 		cpu_relax();
 	}
 	atomic_fetch_add(&lock_sleepers, 1);
@@ -64,8 +79,8 @@ void engine_lock(void)
 	       LOCK_FREE)
 		futex_op(FUTEX_WAIT, LOCK_CONTENDED);
 	atomic_fetch_sub(&lock_sleepers, 1);
-taken:
-	lock_mine = true;
+got_it:
+	taken();
 }
 
 /*
@@ -75,6 +90,8 @@ taken:
  */
 void engine_unlock(void)
 {
+	int state = lock_cancel_state;
+
 	do {
 		engine_kicks_serve();
 		engine_before_unlock();
@@ -83,6 +100,7 @@ void engine_unlock(void)
 			futex_op(FUTEX_WAKE, 1);
 		atomic_thread_fence(memory_order_seq_cst);
 	} while (engine_kicks_waiting() && engine_trylock());
+	pthread_setcancelstate(state, NULL);
 }
 
 bool engine_lock_held(void)
