@@ -74,6 +74,24 @@ static struct engine_cq *cq_find(const struct hook *hook, uint32_t handle)
 
 /* ------------------------------------------------------------------ wrappers */
 
+/* The provider's functions leave errno alone, and so must what is added to them. */
+static void kick(struct engine_kick *doorbell)
+{
+	int saved_errno = errno;
+
+	engine_kick(doorbell);
+	errno = saved_errno;
+}
+
+static bool poll_inline(struct engine_cq *ecq)
+{
+	int saved_errno = errno;
+	bool ret = engine_poll_inline(ecq);
+
+	errno = saved_errno;
+	return ret;
+}
+
 static int hook_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct hook *hook = hook_find(qp->context);
@@ -83,7 +101,7 @@ static int hook_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
 	/* a failed call may have posted the first requests of its list */
 	eqp = qp_find(hook, qp->qp_num);
 	if (eqp)
-		engine_kick(&eqp->kick);
+		kick(&eqp->kick);
 	return ret;
 }
 
@@ -98,7 +116,7 @@ static int hook_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_
 		return ret;
 	atomic_thread_fence(memory_order_seq_cst); /* see watch_update() */
 	if (atomic_load_explicit(&eqp->rq_watch, memory_order_relaxed))
-		engine_kick(&eqp->kick);
+		kick(&eqp->kick);
 	return ret;
 }
 
@@ -118,7 +136,7 @@ static int hook_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 			ecq->idle_polls = 0;
 		return ret;
 	}
-	return engine_poll_inline(ecq) ? hook->poll_cq(cq, n, wc) : 0;
+	return poll_inline(ecq) ? hook->poll_cq(cq, n, wc) : 0;
 }
 
 static int hook_req_notify_cq(struct ibv_cq *cq, int solicited_only)
@@ -129,7 +147,7 @@ static int hook_req_notify_cq(struct ibv_cq *cq, int solicited_only)
 
 	ecq = cq_find(hook, cq->handle);
 	if (ecq)
-		engine_kick(&ecq->kick);
+		kick(&ecq->kick);
 	return ret;
 }
 
@@ -150,7 +168,7 @@ static int hook_start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr)
 			ecq->idle_polls = 0;
 		return ret;
 	}
-	return engine_poll_inline(ecq) ? ecq->start_poll(cq, attr) : ret;
+	return poll_inline(ecq) ? ecq->start_poll(cq, attr) : ret;
 }
 
 static int hook_wr_complete(struct ibv_qp_ex *qp)
@@ -161,7 +179,7 @@ static int hook_wr_complete(struct ibv_qp_ex *qp)
 	if (!eqp)
 		return EIO;
 	ret = eqp->wr_complete(qp);
-	engine_kick(&eqp->kick);
+	kick(&eqp->kick);
 	return ret;
 }
 
