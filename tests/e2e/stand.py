@@ -170,12 +170,13 @@ class Program:
         return f"$ {' '.join(self.argv)}\n# {state}\n{self.text()}\n"
 
     @classmethod
-    def end_all(cls):
-        for program in cls.all:
+    def end_all(cls, first=0):
+        """All, or all but the @first that were started."""
+        for program in cls.all[first:]:
             # what it started may outlive it
             program.kill()
             program.output.close()
-        cls.all = []
+        del cls.all[first:]
 
     @classmethod
     def all_logs(cls):
