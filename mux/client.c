@@ -247,7 +247,8 @@ struct client *client_new(struct mux_port *p, int fd, const char *listen, struct
 	queue_init(&c->queue);
 	session_owner_init(&c->owner, c->rec->serial);
 	c->mads = c->requests = c->registrations = (struct bucket){ 0 };
-	c->gone_at_ms = mux->now;
+	/* How long it did not read while nobody was there is not its fault. */
+	c->gone_at_ms = c->async_at_ms = mux->now;
 	if (!client_match(c) && !restored) {
 		log_warn("event=client_refused uid=%u gid=%u pid=%d socket=%s "
 			 "reason=\"no rule allows it\"",

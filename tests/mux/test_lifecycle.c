@@ -455,6 +455,8 @@ static void restart_keeps_all(struct rig *r, int sig)
 	poll(NULL, 0, 50);
 	manager_restart(r, &m, sig);
 	assert_true(rig_logged(r, "event=restored"));
+	/* What waits for a client that reads late is kept. */
+	poll(NULL, 0, 300);
 	assert_int_equal(rig_status(r, "clients"), 2);
 	assert_int_equal(rig_status(r, "sessions"), 1);
 	rig_expect_mad(a, in, MRA, GA, GP);
