@@ -55,7 +55,7 @@ struct answer {
 
 /* Asking one process. */
 struct pci_dial {
-	struct pci_dial *next;
+	struct pci_dial *prev, *next;
 	struct pci_wait *wait;
 	struct pci_fd pfd;
 	bool said;
@@ -107,11 +107,12 @@ static struct pci_net *net_get(struct pci_fabric *fabric)
 
 static void dial_end(struct pci_dial *dial, bool keep_fd)
 {
-	struct pci_dial **pos = &dial->wait->dials;
-
-	while (*pos != dial)
-		pos = &(*pos)->next;
-	*pos = dial->next;
+	if (dial->prev)
+		dial->prev->next = dial->next;
+	else
+		dial->wait->dials = dial->next;
+	if (dial->next)
+		dial->next->prev = dial->prev;
 	pci_fd_del(dial->wait->fabric->loop, &dial->pfd);
 	if (!keep_fd)
 		close(dial->pfd.fd);
@@ -196,6 +197,8 @@ static void dial_start(struct pci_wait *wait, int fd)
 		return;
 	}
 	dial->next = wait->dials;
+	if (dial->next)
+		dial->next->prev = dial;
 	wait->dials = dial;
 }
 
@@ -282,8 +285,12 @@ void pci_net_ask(struct pci_wait *wait)
 
 void pci_net_forget(struct pci_wait *wait)
 {
-	while (wait->dials)
-		dial_end(wait->dials, false);
+	struct pci_dial *dial, *next;
+
+	for (dial = wait->dials; dial; dial = next) {
+		next = dial->next;
+		dial_end(dial, false);
+	}
 }
 
 /* ------------------------------------------------------------------ answering */
@@ -555,12 +562,15 @@ int pci_fabric_add_peer(struct pci_fabric *fabric, const char *where)
 void pci_net_destroy(struct pci_fabric *fabric)
 {
 	struct pci_net *net = fabric->net;
+	struct caller *c, *next;
 	unsigned int i;
 
 	if (!net)
 		return;
-	while (net->callers)
-		caller_end(net->callers, false);
+	for (c = net->callers; c; c = next) {
+		next = c->next;
+		caller_end(c, false);
+	}
 	for (i = 0; i < net->nlisteners; i++) {
 		pci_fd_del(fabric->loop, &net->listeners[i].pfd);
 		close(net->listeners[i].pfd.fd);

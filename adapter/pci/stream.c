@@ -226,7 +226,7 @@ static void more_room(int fd)
 int pci_stream_pair(struct pci_streams *all, struct pci_func *a, uint32_t a_qpn, struct pci_func *b,
 		    uint32_t b_qpn)
 {
-	struct pci_stream *sa, *sb;
+	struct pci_stream *sa = NULL, *sb = NULL;
 	int fds[2];
 	int err;
 
@@ -253,6 +253,10 @@ int pci_stream_pair(struct pci_streams *all, struct pci_func *a, uint32_t a_qpn,
 
 void pci_streams_close(struct pci_streams *all)
 {
-	while (all->first)
-		stream_free(all->first);
+	struct pci_stream *s, *next;
+
+	for (s = all->first; s; s = next) {
+		next = s->next;
+		stream_free(s);
+	}
 }
