@@ -206,15 +206,6 @@ def tcp_listens(port, netns=None):
     return tcp_sockets(port, TCP_LISTEN, netns) > 0
 
 
-def wait_connected(port, connections, seconds=20):
-    """Until the server on @port has @connections."""
-    end = time.monotonic() + seconds
-    while tcp_sockets(port, TCP_ESTABLISHED) < connections:
-        if time.monotonic() > end:
-            raise Stop(f"there are no {connections} connections on port {port} after {seconds} s")
-        time.sleep(0.005)
-
-
 def wait_listen(program, port, netns=None, seconds=10):
     end = time.monotonic() + seconds
     while not tcp_listens(port, netns):
