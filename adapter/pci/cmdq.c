@@ -123,7 +123,7 @@ static bool fetch(struct pci_func *func, uint16_t pi, struct pci_cmd *cmd, uint1
 {
 	struct pci_cmdq *q = &func->cmdq;
 	uint16_t left = (uint16_t)(pi - q->ci);
-	uint64_t header;
+	uint64_t header = 0;
 	uint16_t i;
 
 	memset(cmd, 0, sizeof(*cmd));
