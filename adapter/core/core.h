@@ -189,6 +189,12 @@ int ea_cq_create(struct ea_dev *dev, const struct ea_cq_attr *attr);
  */
 int ea_cq_destroy(struct ea_dev *dev, uint32_t cqn);
 
+/*
+ * Raise the event of an armed CQ although nothing new is in it; programs must expect such events.
+ * No effect when it is not armed or does not exist.
+ */
+void ea_cq_nudge(struct ea_dev *dev, uint32_t cqn);
+
 /* ------------------------------------------------------------------ queue pairs */
 
 enum ea_qp_state { /* numbers as in MODIFY_QP, iWARP form */

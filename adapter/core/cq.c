@@ -86,6 +86,12 @@ void ea_cq_post(struct ea_dev *dev, struct ea_cq *cq, const struct ea_cqe *cqe)
 		cq_fire(dev, cq);
 }
 
+void ea_cq_nudge(struct ea_dev *dev, uint32_t cqn)
+{
+	if (cqn < dev->attr.max_cq && dev->cqs[cqn] && dev->cqs[cqn]->armed)
+		cq_fire(dev, dev->cqs[cqn]);
+}
+
 void ea_db_cq(struct ea_dev *dev, uint64_t value)
 {
 	uint32_t cqn = EA_FIELD(EA_CQDB_CQN, value);

@@ -131,6 +131,8 @@ struct cm_id {
 	unsigned int backlog, waiting; /* CONNECT_REQUESTs not fetched yet */
 	/* connection */
 	struct cm_conn *conn;
+	uint32_t qpn;		   /* of the connection that is or was; 0: none */
+	struct engine_timer nudge; /* see cm_id_disconnect_seen() */
 };
 
 struct cm_id *cm_id_create(struct ucma_file *file); /* NULL: no memory */
@@ -142,6 +144,8 @@ void cm_id_each(void (*fn)(struct cm_id *id, void *arg), void *arg);
 
 /* An event for @id with @status; private data of @data when given. */
 void cm_id_event(struct cm_id *id, enum cm_event_type type, int status);
+/* The program has fetched DISCONNECTED. */
+void cm_id_disconnect_seen(struct cm_id *id);
 void cm_id_event_data(struct cm_id *id, enum cm_event_type type, int status, const void *data,
 		      size_t len);
 

@@ -370,6 +370,8 @@ int cm_conn_open(struct cm_conn *conn, struct host_qp *qp, const struct ea_mpa_t
 		goto err_engine;
 	qp->conn = conn;
 	conn->qpn = qp->qpn;
+	if (conn->id)
+		conn->id->qpn = qp->qpn;
 	conn->phase = CONN_OPEN;
 	conn->rx_first = !active;
 	if (conn->rx_first && !terms->rtr) {

@@ -8,6 +8,8 @@
 #include <string.h>
 #include "adapter/process/cm/cm.h"
 
+#define NUDGE_NS (5 * CM_MSEC)
+
 enum {
 	IDS_GROW = 64,
 	IDS_MAX = 65536
@@ -82,6 +84,7 @@ void cm_id_destroy(struct cm_id *id)
 	if (id->number < ids_low)
 		ids_low = id->number;
 	cm_listen_stop(id);
+	engine_timer_cancel(&id->nudge);
 	ucma_events_drop(id->file, id);
 	if (id->conn)
 		cm_conn_abandon(id->conn);
@@ -111,6 +114,31 @@ void cm_id_event_data(struct cm_id *id, enum cm_event_type type, int status, con
 		event->resp.param.conn.private_data_len = (uint8_t)len;
 	}
 	ucma_event_push(id->file, event);
+}
+
+static void nudge(struct engine_timer *timer)
+{
+	struct cm_id *id = container_of(timer, struct cm_id, nudge);
+	struct host_qp *qp = host_qp_find(id->dev, id->qpn);
+
+	if (!qp)
+		return;
+	ea_cq_nudge(id->dev->core, qp->rcq->cqn);
+	if (qp->scq != qp->rcq)
+		ea_cq_nudge(id->dev->core, qp->scq->cqn);
+}
+
+/*
+ * A thread that sleeps on the completion channel may have seen the flushed receives before another
+ * one has noted the end of the connection, and sleeps again; rsockets do so.  On hardware the flush
+ * takes its time and comes last.  Here the sleeper is woken once more.
+ */
+void cm_id_disconnect_seen(struct cm_id *id)
+{
+	if (!id->dev || !id->qpn)
+		return;
+	id->nudge.fire = nudge;
+	engine_timer_set(&id->nudge, NUDGE_NS);
 }
 
 void cm_id_event(struct cm_id *id, enum cm_event_type type, int status)

@@ -217,6 +217,8 @@ static int get_event(struct ucma_file *file, const void *in, size_t in_len, unsi
 		}
 		if (event) {
 			event->id->fetched++;
+			if (event->resp.event == CM_DISCONNECTED)
+				cm_id_disconnect_seen(event->id);
 			resp = event->resp;
 			free(event);
 			event = (void *)&resp;
