@@ -81,7 +81,7 @@ struct ea_host_ops {
 struct ea_dev_attr {
 	uint32_t max_qp;	/* QPNs 1..max_qp-1; a power of two not above 2^20 */
 	uint32_t max_cq;	/* CQNs 1..max_cq-1 */
-	uint32_t max_mr;	/* STag indices 1..max_mr-1 */
+	uint32_t max_mr;	/* STag indices 0..max_mr-1 */
 	uint8_t max_cqe_shift;	/* deepest CQ as a power of two, at most 23 */
 	uint8_t max_rq_shift;	/* deepest RQ as a power of two, at most 15 */
 	uint32_t dma_local_key; /* 0: none.  Names plain bus addresses for every PD (kernel users) */

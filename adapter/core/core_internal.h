@@ -168,8 +168,9 @@ struct ea_orq_entry {
 	uint32_t stag;
 	uint32_t len;
 	uint32_t got;	   /* bytes placed */
-	uint32_t inv_stag; /* to invalidate when done; 0: none */
+	uint32_t inv_stag; /* to invalidate when done */
 	uint16_t index;	   /* of the WQE */
+	bool inv;	   /* there is one to invalidate */
 	bool atomic;	   /* len is the request id */
 };
 

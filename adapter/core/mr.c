@@ -18,7 +18,7 @@ int ea_mr_reg(struct ea_dev *dev, const struct ea_mr_attr *attr)
 	struct ea_mr *mr;
 	uint64_t end;
 
-	if (!index || index >= dev->attr.max_mr || (attr->access & ~ACCESS_ALL))
+	if (index >= dev->attr.max_mr || (attr->access & ~ACCESS_ALL))
 		return EINVAL;
 	if (dev->mrs[index])
 		return EEXIST;

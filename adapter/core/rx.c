@@ -211,7 +211,7 @@ static void orq_pop(struct ea_qp *qp)
 {
 	const struct ea_orq_entry *entry = ea_orq_at(qp, qp->orq_head++);
 
-	if (entry->inv_stag) {
+	if (entry->inv) {
 		uint8_t syn = ea_mr_local_inv(qp, entry->inv_stag);
 
 		if (syn) {

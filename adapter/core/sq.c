@@ -272,7 +272,7 @@ static struct ea_orq_entry *orq_push(struct ea_qp *qp, uint32_t stag, uint64_t t
 	entry->to = to;
 	entry->len = len;
 	entry->got = 0;
-	entry->inv_stag = 0;
+	entry->inv = false;
 	entry->index = qp->sq.next;
 	entry->atomic = atomic;
 	return entry;
@@ -306,6 +306,7 @@ static int fetch_read(struct ea_qp *qp, uint64_t header, uint32_t blocks, struct
 	msg->slot = qp->sq.next;
 	entry = orq_push(qp, req.sink_stag, req.sink_to, req.len, false);
 	if (EA_FIELD(EA_SQ_OPCODE, header) == EA_OP_READ_INV) {
+		entry->inv = true;
 		entry->inv_stag = ea_le32(wqe->b + EA_WQE_INV);
 		/*
 		 * Linux's rdma_rw names the sink with the key it had before it was bound for this
