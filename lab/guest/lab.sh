@@ -40,11 +40,12 @@ wait_for() {
 	return 1
 }
 
-# kernel_is_quiet: a point on the kernel's log: no warning or worse since the test started,
-# but for what it says of every driver from outside its package and of slow emulation.
+# kernel_is_quiet [PATTERN]: a point on the kernel's log: no warning or worse since the test started,
+# but for what it says of every driver from outside its package and of slow emulation,
+# and PATTERN.
 kernel_is_quiet() {
 	dmesg -r | grep -E '^<[0-4]>' | grep -vE \
-		'module taints kernel|module verification failed|tainting kernel|hrtimer: interrupt took' >/tmp/dmesg.bad
+		'module taints kernel|module verification failed|tainting kernel|hrtimer: interrupt took'"${1:+|$1}" >/tmp/dmesg.bad
 	dmesg | grep -E 'BUG|WARNING|Oops|Call Trace|stall' >>/tmp/dmesg.bad
 	if [ -s /tmp/dmesg.bad ]; then
 		cat /tmp/dmesg.bad

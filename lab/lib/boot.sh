@@ -18,6 +18,8 @@
 #   during()            runs beside it
 #   after()             runs when it has ended
 # which use: point, check, guest, wait_guest and $work.
+#
+# shellcheck disable=SC2154 # the files it reads set them
 set -uo pipefail
 # shellcheck source=lab/lib/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -62,7 +64,8 @@ guest() {
 # wait_guest SECONDS: until the machine's serve_host is up.
 wait_guest() {
 	local until=$((SECONDS + $1))
-	until grep -q 'LAB READY' "$guest_log" 2>/dev/null; do
+	until grep -q 'LAB READY' "$guest_log" 2>/dev/null &&
+		timeout 5 busybox nc "$guest_ip" 7000 <<<true 2>/dev/null | grep -q lab-rc; do
 		((SECONDS < until)) || return 1
 		sleep 0.2
 	done

@@ -7,7 +7,7 @@
 find_program() {
 	local dir
 	[[ $1 != /* ]] || { printf '%s' "$1"; return; }
-	for dir in "$build/bin" "$build/lib" /usr/sbin /usr/bin /sbin /bin; do
+	for dir in "$build/bin" "$build/lib" "$build/lab/bin" /usr/sbin /usr/bin /sbin /bin; do
 		[[ ! -e $dir/$1 ]] || { printf '%s' "$dir/$1"; return; }
 	done
 	die "there is no program $1"
@@ -51,6 +51,18 @@ add_module() {
 	awk '$1 == "insmod" { print $2 }' <<<"$list" | while read -r path; do
 		rel=${path#"$kernel/root"}
 		[[ -e $root$rel ]] || install -D -m 644 "$path" "$root$rel"
+	done
+}
+
+# compile TEST-FOLDER: programs that only this test needs, into $build/lab/bin, also for its host side.
+compile() {
+	local source program
+	for source in "$1"/*.c; do
+		[[ -e $source ]] || return 0
+		program=$build/lab/bin/$(basename "$source" .c)
+		[[ ! $program -nt $source ]] || continue
+		mkdir -p "$build/lab/bin"
+		gcc -std=gnu17 -O2 -g -Wall -Wextra -Werror -o "$program" "$source" -lrdmacm -libverbs || return
 	done
 }
 
