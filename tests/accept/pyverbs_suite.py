@@ -2,8 +2,9 @@
 """
 Runs rdma-core's Python suite and prints one line per test: "@@ Class.test outcome reason".
 
-usage: pyverbs_suite.py FOLDER DEVICE [Class.test...]: FOLDER holds the package "tests". Modules for
-the hardware of other makers are left out. A test that takes more than 30 s is an error.
+usage: pyverbs_suite.py FOLDER DEVICE [Class.test | -Class.test ...]: FOLDER holds the package "tests".
+With names only those tests are run, or all but those with a minus sign. Modules for the hardware of
+other makers are left out. A test that takes more than 30 s is an error.
 """
 
 import importlib
@@ -74,12 +75,16 @@ def main(folder, device, names):
     package = os.path.join(folder, "tests")
     with open(os.path.join(package, "__init__.py"), "w", encoding="ascii"):
         pass
+    only = tuple(name for name in names if not name.startswith("-"))
+    without = tuple(name[1:] for name in names if name.startswith("-"))
     wanted = unittest.TestSuite()
     for file in sorted(os.listdir(package)):
         if file.startswith("test_") and file.endswith(".py") and not file.startswith(OTHER_MAKERS):
             module = importlib.import_module("tests." + file[:-3])
             for test in tests_of(unittest.defaultTestLoader.loadTestsFromModule(module)):
-                if not names or any(test.id().endswith(name) for name in names):
+                if test.id().endswith(without):
+                    continue
+                if not only or test.id().endswith(only):
                     wanted.addTest(test)
     wanted.run(Lines())
 
