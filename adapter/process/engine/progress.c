@@ -13,7 +13,7 @@ enum {
 	INLINE_BUDGET = 16,
 };
 
-#define CLAIM_NS    25000ull /* a poller that has not come back for so long has left */
+#define CLAIM_NS    100000ull /* a poller that has not come back for so long has left */
 #define IDLE_GAP_NS 700ull
 #define YIELD_NS    15000ull /* a poller that waits so long offers its CPU */
 /*
