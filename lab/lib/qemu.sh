@@ -10,7 +10,8 @@ need_qemu() {
 }
 
 unpack_qemu_new() {
-	local mirror=${ER_MIRROR:-http://deb.debian.org/debian}
+	local mirror
+	mirror=$(debian_mirror)
 	rm -rf "$cache/qemu" "$cache/qemu.new"
 	mmdebstrap --variant=extract --include=qemu-system-x86,seabios \
 		--aptopt="APT::Default-Release \"$qemu_new_suite\"" trixie "$cache/qemu.new" \

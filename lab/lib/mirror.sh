@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# shellcheck shell=bash
+#
+# Where Debian's packages come from.
+
+# Prints the address of the Debian archive that this machine's apt uses already, so that a local
+# mirror stays the one in use; ER_MIRROR overrides it. Fails where apt knows none.
+debian_mirror() {
+	local uri=${ER_MIRROR:-}
+	# shellcheck disable=SC2016 # apt expands it
+	[[ -n $uri ]] || uri=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' \
+		'Label: Debian' 'Created-By: Packages' 2>/dev/null | head -n 1)
+	# before the first update apt knows the addresses, not yet whose they are
+	# shellcheck disable=SC2016
+	[[ -n $uri ]] || uri=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' \
+		2>/dev/null | grep -m 1 '/debian/\?$')
+	if [[ -z $uri ]]; then
+		printf 'no Debian archive among the sources of apt; name one in ER_MIRROR\n' >&2
+		return 1
+	fi
+	printf '%s' "$uri"
+}
