@@ -597,12 +597,12 @@ void drv_fast_reg(struct drv_qp *qp, uint32_t stag, uint64_t iova, uint32_t len,
 	drv_post_raw(qp, wqe, 2);
 }
 
-void drv_local_inv(struct drv_qp *qp, uint32_t stag)
+void drv_local_inv(struct drv_qp *qp, uint32_t stag, bool fence)
 {
 	uint8_t wqe[32];
 
 	memset(wqe, 0xa5, sizeof(wqe));
-	p64(wqe, 15ull << 27);
+	p64(wqe, 15ull << 27 | (fence ? 1ull << 24 : 0));
 	p32(wqe + 20, stag);
 	drv_post_raw(qp, wqe, 1);
 }

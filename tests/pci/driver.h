@@ -150,7 +150,7 @@ void drv_post_raw(struct drv_qp *qp, uint8_t *wqe, uint32_t blocks);
 /* REG_MR of @pages <= 4 pages, and LOCAL_INV, of a kernel's fast-registration region; unsignalled. */
 void drv_fast_reg(struct drv_qp *qp, uint32_t stag, uint64_t iova, uint32_t len,
 		  const uint64_t *pages, uint32_t count, uint32_t access);
-void drv_local_inv(struct drv_qp *qp, uint32_t stag);
+void drv_local_inv(struct drv_qp *qp, uint32_t stag, bool fence);
 void drv_recv(struct drv_qp *qp, uint64_t addr, uint32_t len, uint32_t lkey);
 void drv_ring_sq(struct drv_qp *qp);
 
