@@ -3,13 +3,16 @@
  * The write() commands of /dev/infiniband/rdma_cm one by one: results, errors, events.  Runs under
  * the preloaded library; knows nothing of it but the kernel's ABI.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -26,6 +29,7 @@
 enum {
 	ADDR_RESOLVED = 0,
 	ROUTE_RESOLVED = 2,
+	CONNECT_REQUEST = 4,
 	USER_EVENT = 18,
 	AF_IB_ = 27,
 	SOCKADDR_IB = 48,
@@ -653,16 +657,121 @@ static void test_many(void **state)
 	close(fd);
 }
 
+/* ------------------------------------------------------------------ ids of requests not fetched */
+
+static int listen_on(int fd, uint32_t id)
+{
+	struct rdma_ucm_listen cmd = { .id = id, .backlog = 8 };
+
+	return COMMAND(fd, RDMA_USER_CM_CMD_LISTEN, cmd, 0);
+}
+
+/* A peer that asks for a connection, seen by the listener on @fd.  Its socket. */
+static int call(int fd, uint32_t listener, const char *text)
+{
+	static const char request[] = "MPA ID Req Frame\0\1\0";
+	struct rdma_ucm_query_addr_resp resp = {};
+	struct sockaddr_in to = in4(text, 0);
+	int sock;
+
+	assert_int_equal(query_addr(fd, listener, &resp), 0);
+	to.sin_port = ((struct sockaddr_in *)&resp.src_addr)->sin_port;
+	sock = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_true(sock >= 0);
+	assert_int_equal(connect(sock, (struct sockaddr *)&to, sizeof(to)), 0);
+	assert_int_equal(write(sock, request, sizeof(request)), sizeof(request));
+	assert_int_equal(poll_in(fd, 5000) & POLLIN, POLLIN);
+	return sock;
+}
+
+static void test_unseen_id(void **state)
+{
+	struct sockaddr_in any = in4("0.0.0.0", 0);
+	struct rdma_ucm_event_resp resp;
+	uint32_t low, listener;
+	int fd = open_cm(), sock;
+
+	(void)state;
+	low = create_id(fd);
+	listener = create_id(fd);
+	assert_int_equal(bind_ip(fd, listener, &any, sizeof(any)), 0);
+	assert_int_equal(listen_on(fd, listener), 0);
+	assert_int_equal(destroy_id(fd, low, NULL), 0);
+	sock = call(fd, listener, "127.0.0.1");
+	/* the new id took this number, and only its event makes it known */
+	assert_int_equal(destroy_id(fd, low, NULL), -ENOENT);
+	assert_int_equal(get_event(fd, &resp), 0);
+	assert_int_equal(resp.event, CONNECT_REQUEST);
+	assert_int_equal(resp.id, low);
+	assert_int_equal(destroy_id(fd, low, NULL), 0);
+	close(sock);
+
+	/* the file goes with a request that nobody has fetched, whose number is below the listener's */
+	sock = call(fd, listener, "127.0.0.1");
+	close(fd);
+	close(sock);
+}
+
+/* While the device of a request is looked for, another command may run: this one. */
+static struct {
+	int fd;
+	uint32_t listener;
+	bool due;
+} meanwhile;
+
+__attribute__((visibility("default"))) int getifaddrs(struct ifaddrs **list)
+{
+	int (*real)(struct ifaddrs **) = (int (*)(struct ifaddrs **))dlsym(RTLD_NEXT, "getifaddrs");
+
+	if (meanwhile.due) {
+		meanwhile.due = false;
+		assert_int_equal(destroy_id(meanwhile.fd, meanwhile.listener, NULL), 0);
+	}
+	return real(list);
+}
+
+static void test_listener_goes(void **state)
+{
+	struct sockaddr_in any = in4("0.0.0.0", 0);
+	struct rdma_ucm_event_resp resp;
+	int fd = open_cm(), sock;
+	uint32_t listener, next;
+	char byte;
+
+	(void)state;
+	listener = create_id(fd);
+	assert_int_equal(bind_ip(fd, listener, &any, sizeof(any)), 0);
+	assert_int_equal(listen_on(fd, listener), 0);
+	/* an address that no interface has: the host's addresses are read anew */
+	sock = call(fd, listener, "127.0.0.2");
+	usleep(20000);
+	meanwhile.fd = fd;
+	meanwhile.listener = listener;
+	meanwhile.due = true;
+	assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+	assert_int_equal(get_event(fd, &resp), -EAGAIN);
+	assert_false(meanwhile.due);
+	/* the peer hears of it, and no id is left behind */
+	while (read(sock, &byte, 1) > 0)
+		;
+	close(sock);
+	next = create_id(fd);
+	assert_int_equal(next, listener);
+	assert_int_equal(create_id(fd), listener + 1);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_file),	     cmocka_unit_test(test_framing),
-		cmocka_unit_test(test_ids),	     cmocka_unit_test(test_ib_probe),
-		cmocka_unit_test(test_bind),	     cmocka_unit_test(test_resolve),
-		cmocka_unit_test(test_query),	     cmocka_unit_test(test_options),
-		cmocka_unit_test(test_needs_device), cmocka_unit_test(test_get_event),
-		cmocka_unit_test(test_migrate),	     cmocka_unit_test(test_write_event),
-		cmocka_unit_test(test_many),
+		cmocka_unit_test(test_file),	      cmocka_unit_test(test_framing),
+		cmocka_unit_test(test_ids),	      cmocka_unit_test(test_ib_probe),
+		cmocka_unit_test(test_bind),	      cmocka_unit_test(test_resolve),
+		cmocka_unit_test(test_query),	      cmocka_unit_test(test_options),
+		cmocka_unit_test(test_needs_device),  cmocka_unit_test(test_get_event),
+		cmocka_unit_test(test_migrate),	      cmocka_unit_test(test_write_event),
+		cmocka_unit_test(test_many),	      cmocka_unit_test(test_unseen_id),
+		cmocka_unit_test(test_listener_goes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

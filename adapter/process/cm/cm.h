@@ -111,12 +111,14 @@ enum cm_opt { /* tri-state options */
 
 struct cm_id {
 	uint32_t number;
+	uint64_t serial; /* no other id has or had it */
 	enum cm_state state;
 	struct ucma_file *file;
 	uint64_t uid;
 	uint16_t ps;
 	uint8_t qp_type;
-	bool rejected_early;	/* passive: the peer has gone before accept */
+	bool rejected_early; /* passive: the peer has gone before accept */
+	bool unseen; /* came with a CONNECT_REQUEST that the program has not fetched */
 	union cm_addr src, dst; /* family 0: none */
 	struct host_dev *dev;	/* NULL: none (wildcard, probe) */
 	uint32_t fetched;	/* events that the program has taken */
@@ -137,6 +139,8 @@ struct cm_id {
 
 struct cm_id *cm_id_create(struct ucma_file *file); /* NULL: no memory */
 struct cm_id *cm_id_find(uint32_t number);	    /* NULL: none */
+/* Is the id that had this number and serial still there? */
+bool cm_id_lives(uint32_t number, uint64_t serial);
 void cm_id_destroy(struct cm_id *id); /* ends its connection abruptly; drops its events */
 unsigned int cm_id_count(void);
 /* Call @fn for each id; it may destroy that id. */
@@ -297,7 +301,7 @@ int ucma_disconnect(struct ucma_file *file, const void *in, size_t in_len, unsig
 int ucma_init_qp_attr(struct ucma_file *file, const void *in, size_t in_len, unsigned int out_len);
 int ucma_notify(struct ucma_file *file, const void *in, size_t in_len, unsigned int out_len);
 
-/* An id of this file: 0, -ENOENT (no such id) or -EINVAL (another file's).  Lock held. */
+/* An id of this file: 0, -ENOENT (none the program knows), -EINVAL (another file's).  Lock held. */
 int ucma_id(struct ucma_file *file, uint32_t number, struct cm_id **id);
 /* As above, and it has a device, else -EINVAL. */
 int ucma_id_dev(struct ucma_file *file, uint32_t number, struct cm_id **id);

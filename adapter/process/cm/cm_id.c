@@ -17,6 +17,7 @@ enum {
 
 static struct cm_id **ids;
 static uint32_t ids_size, ids_used, ids_low; /* ids_low: nothing below is free */
+static uint64_t ids_made;
 
 static bool ids_grow(void)
 {
@@ -48,6 +49,7 @@ struct cm_id *cm_id_create(struct ucma_file *file)
 	if (!id)
 		return NULL;
 	id->number = ids_low;
+	id->serial = ++ids_made;
 	id->file = file;
 	id->fd = -1;
 	id->afonly = CM_OPT_UNSET;
@@ -60,6 +62,13 @@ struct cm_id *cm_id_create(struct ucma_file *file)
 struct cm_id *cm_id_find(uint32_t number)
 {
 	return number < ids_size ? ids[number] : NULL;
+}
+
+bool cm_id_lives(uint32_t number, uint64_t serial)
+{
+	struct cm_id *id = cm_id_find(number);
+
+	return id && id->serial == serial;
 }
 
 unsigned int cm_id_count(void)

@@ -339,6 +339,7 @@ static void passive_request(struct cm_conn *conn)
 	id->dev = listener->dev;
 	id->tos = listener->tos;
 	id->state = CM_REQUESTED;
+	id->unseen = true;
 	id->conn = conn;
 	conn->id = id;
 	conn->phase = CONN_PENDING;

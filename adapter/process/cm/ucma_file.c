@@ -150,8 +150,9 @@ static struct cm_event *event_take(struct ucma_file *file)
  */
 static bool request_complete(struct cm_event *event)
 {
+	uint64_t listener_serial = event->id->serial;
+	uint32_t listener_number = event->id->number;
 	struct host_dev *dev = event->new_id->dev;
-	uint32_t number = event->new_id->number;
 	union cm_addr addr = event->new_id->src;
 
 	if (!dev) {
@@ -160,11 +161,13 @@ static bool request_complete(struct cm_event *event)
 		engine_lock();
 	}
 	/*
-	 * nobody else knows the new id yet, but its listener may have gone: then the id went with
-	 * it
+	 * Nobody else knows the new id yet, and this file stays while its command runs.  But the
+	 * listener may have gone meanwhile; it did not take the id along, whose event is in no queue.
 	 */
-	if (cm_id_find(number) != event->new_id)
+	if (!cm_id_lives(listener_number, listener_serial)) {
+		cm_id_destroy(event->new_id);
 		return false;
+	}
 	event->new_id->dev = dev;
 	if (event->id->waiting)
 		event->id->waiting--;
@@ -217,6 +220,8 @@ static int get_event(struct ucma_file *file, const void *in, size_t in_len, unsi
 		}
 		if (event) {
 			event->id->fetched++;
+			if (event->new_id)
+				event->new_id->unseen = false;
 			if (event->resp.event == CM_DISCONNECTED)
 				cm_id_disconnect_seen(event->id);
 			resp = event->resp;
@@ -288,7 +293,8 @@ static ssize_t ucma_write(struct host_file *hf, const void *buf, size_t count)
 
 static void destroy_of_file(struct cm_id *id, void *file)
 {
-	if (id->file == file)
+	/* one that the program has not seen goes with its event, and that with its listener */
+	if (id->file == file && !id->unseen)
 		cm_id_destroy(id);
 }
 

@@ -42,7 +42,7 @@ static size_t addr_size(uint16_t family)
 int ucma_id(struct ucma_file *file, uint32_t number, struct cm_id **id)
 {
 	*id = cm_id_find(number);
-	if (!*id)
+	if (!*id || (*id)->unseen)
 		return -ENOENT;
 	return (*id)->file == file ? 0 : -EINVAL;
 }
