@@ -60,7 +60,7 @@ static enum run_verdict find(struct check *chk, const char *program, char *path,
 	bool seen = false;
 	struct stat st;
 
-	snprintf(chk->what, sizeof(chk->what), "%s", program);
+	snprintf(chk->what, sizeof(chk->what), "%s", *program ? program : "\"\"");
 	if (strchr(program, '/')) {
 		if (stat(program, &st))
 			return refuse(chk,

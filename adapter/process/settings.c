@@ -61,9 +61,26 @@ static int choose(const char *key, const char *value, const char *const *names, 
 	return -1;
 }
 
+enum {
+	DEVICE_NAME_ROOM = 32
+};
+
+/* What the device at @index will be called. */
+static void device_name(const struct settings *set, unsigned int index, char name[DEVICE_NAME_ROOM])
+{
+	const char *given = set->devices[index].name;
+
+	if (given[0])
+		snprintf(name, DEVICE_NAME_ROOM, "%s", given);
+	else
+		snprintf(name, DEVICE_NAME_ROOM, "erdma_%u", index);
+}
+
 static bool set_device(struct settings *set, const char *value, char *err, size_t size)
 {
-	struct settings_device *dev, *other;
+	char mine[DEVICE_NAME_ROOM], others[DEVICE_NAME_ROOM];
+	struct settings_device *dev;
+	unsigned int i;
 	const char *comma = strchr(value, ',');
 	size_t len = comma ? (size_t)(comma - value) : strlen(value);
 
@@ -104,9 +121,14 @@ static bool set_device(struct settings *set, const char *value, char *err, size_
 	}
 	if (!dev->where[0] && !dev->name[0])
 		return complain(err, size, "device is empty; give an interface or an address");
-	for (other = set->devices; other < dev; other++) {
-		if (dev->name[0] && !strcmp(dev->name, other->name))
-			return complain(err, size, "two devices are named \"%s\"", dev->name);
+	device_name(set, set->ndevices, mine);
+	for (i = 0; i < set->ndevices; i++) {
+		device_name(set, i, others);
+		if (!strcmp(mine, others))
+			return complain(
+				err, size,
+				"two devices are named \"%s\"; one without a name is erdma_ and its place in the list",
+				mine);
 	}
 	set->ndevices++;
 	return true;

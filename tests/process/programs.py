@@ -176,6 +176,7 @@ def refusals():
             return path
 
         expect(start("no-such-program", code=127), r"no-such-program is not found in PATH")
+        expect(start("", code=127), r'"" is not found in PATH')
         expect(start("/no/such", code=127), r"/no/such cannot be run: No such file")
         expect(start(folder, code=126), r"is a directory")
         expect(start(put("plain", b"x", 0o644), code=126), r"is not executable")

@@ -77,6 +77,8 @@ static void refusals(void **state)
 		{ "device=eth0,name=a/b", "letters, digits, _ and - are allowed" },
 		{ "device=../x", "name of an interface or an address" },
 		{ "device=a,name=x;device=b,name=x", "two devices are named \"x\"" },
+		{ "device=a,name=erdma_1;device=b", "two devices are named \"erdma_1\"" },
+		{ "device=a;device=b,name=erdma_0", "two devices are named \"erdma_0\"" },
 		{ "device=a-name-that-is-longer-than-any-interface-or-address-can-possibly-be-anywhere",
 		  "name of an interface or an address" },
 	};

@@ -117,8 +117,8 @@ struct cm_id {
 	uint64_t uid;
 	uint16_t ps;
 	uint8_t qp_type;
-	bool rejected_early; /* passive: the peer has gone before accept */
-	bool unseen; /* came with a CONNECT_REQUEST that the program has not fetched */
+	bool rejected_early;	/* passive: the peer has gone before accept */
+	bool unseen;		/* came with a CONNECT_REQUEST that the program has not fetched */
 	union cm_addr src, dst; /* family 0: none */
 	struct host_dev *dev;	/* NULL: none (wildcard, probe) */
 	uint32_t fetched;	/* events that the program has taken */
