@@ -252,6 +252,13 @@ int ea_qp_modify(struct ea_dev *dev, uint32_t qpn, enum ea_qp_state state);
 int ea_qp_reflush(struct ea_dev *dev, uint32_t qpn, uint16_t sq_pi, uint16_t rq_pi);
 
 /*
+ * The peer does not answer (RoCE mode; the host has waited as long as its program asked for): the oldest
+ * send completes with RETRY_EXC_ERR, all else with FLUSH_ERR, the state is EA_QP_ERROR, a link is told to
+ * abort, and QP_FATAL tells of it.  No effect on a QP that has left the data path.  ENOENT.
+ */
+int ea_qp_unreachable(struct ea_dev *dev, uint32_t qpn);
+
+/*
  * Back to a fresh IDLE QP: indices 0, rings empty (RoCEv2 RESET).  No completion is written.  A
  * link is aborted.  ENOENT.
  */
@@ -329,7 +336,8 @@ int ea_qp_connect(struct ea_dev *dev, uint32_t qpn, struct ea_link *link,
  * The stream has ended.  @err 0: EOF at an FPDU boundary; else a positive errno (ECONNRESET, EPROTO for
  * EOF inside an FPDU, EBADMSG for a bad CRC, ETIMEDOUT...).  A QP in RTS is flushed; it goes to
  * CLOSING after an EOF between messages of the peer, otherwise to ERROR with an async QP_FATAL.  With
- * ETIMEDOUT the oldest send WQE completes with RETRY_EXC_ERR.  The link is detached (link->qp =
+ * ETIMEDOUT, and with any error where Writes and Sends wait for the peer (struct ea_conn_attr.acks), the
+ * oldest send WQE completes with RETRY_EXC_ERR.  The link is detached (link->qp =
  * NULL); no effect on a link without a QP.
  */
 void ea_link_down(struct ea_link *link, int err);

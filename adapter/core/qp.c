@@ -219,6 +219,23 @@ int ea_qp_reflush(struct ea_dev *dev, uint32_t qpn, uint16_t sq_pi, uint16_t rq_
 	return 0;
 }
 
+int ea_qp_unreachable(struct ea_dev *dev, uint32_t qpn)
+{
+	static const struct ea_stop stop = {
+		.state = EA_QP_ERROR,
+		.how = EA_SHUT_ABORT,
+		.sq_syn = EA_SYN_RETRY,
+		.event = EA_ASYNC_QP_FATAL,
+	};
+	struct ea_qp *qp = ea_qp_find(dev, qpn);
+
+	if (!qp)
+		return ENOENT;
+	if (qp->state < EA_QP_CLOSING)
+		ea_qp_stop(qp, &stop);
+	return 0;
+}
+
 int ea_qp_reset(struct ea_dev *dev, uint32_t qpn)
 {
 	struct ea_qp *qp = ea_qp_find(dev, qpn);
@@ -276,7 +293,7 @@ void ea_link_down(struct ea_link *link, int err)
 	if (err || qp->rx_more || qp->write_open) {
 		stop.state = EA_QP_ERROR;
 		stop.event = EA_ASYNC_QP_FATAL;
-		if (err == ETIMEDOUT)
+		if (err == ETIMEDOUT || (err && qp->acks))
 			stop.sq_syn = EA_SYN_RETRY;
 	}
 	ea_qp_stop(qp, &stop);

@@ -245,6 +245,8 @@ void host_qp_async_event(struct host_qp *qp, uint32_t ibv_event);
  * follows).  Called for every QP that has left IDLE or RTR or whose conn is set.
  */
 void cm_qp_leaving(struct host_qp *qp, enum ea_qp_state to);
+/* Sends wait at a QP that has no connection.  Engine lock held. */
+void cm_qp_sends_wait(struct host_qp *qp);
 /* Before the QP is destroyed; the connection ends abruptly.  Engine lock held. */
 void cm_qp_destroyed(struct host_qp *qp);
 
@@ -266,7 +268,15 @@ struct host_oob_addr {
 uint32_t cm_oob_qpn_take(struct host_dev *dev);
 void cm_oob_qpn_give(struct host_dev *dev, uint32_t qpn);
 int cm_oob_rtr(struct host_qp *qp, const struct host_oob_addr *addr);
-int cm_oob_rts(struct host_qp *qp, uint8_t max_rd_atomic);
+/*
+ * At RTS: for how long the peer may be silent before a send fails (ibv_modify_qp's timeout and
+ * retry_cnt; timeout 0: for ever).  0, -EINVAL.
+ */
+struct host_oob_rts {
+	uint8_t max_rd_atomic;
+	uint8_t timeout, retry_cnt;
+};
+int cm_oob_rts(struct host_qp *qp, const struct host_oob_rts *rts);
 
 /*
  * The program opened /dev/infiniband/rdma_cm: a new descriptor (installed as a host_file) or

@@ -391,6 +391,17 @@ static int to_rtr(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req, const
 	return cm_oob_rtr(&qp->host, &addr);
 }
 
+static int to_rts(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req)
+{
+	struct host_oob_rts rts = {
+		.max_rd_atomic = req->max_rd_atomic,
+		.timeout = req->timeout,
+		.retry_cnt = req->retry_cnt,
+	};
+
+	return cm_oob_rts(&qp->host, &rts);
+}
+
 static int to_reset(struct uv_qp *qp)
 {
 	int ret;
@@ -468,8 +479,7 @@ static int modify_roce(struct uv_qp *qp, const struct ib_uverbs_modify_qp *req, 
 	else if (to == IBV_QPS_RTR)
 		ret = to_rtr(qp, req, sgid);
 	else if (to == IBV_QPS_RTS && from == IBV_QPS_RTR)
-		ret = req->max_rd_atomic > EA_MAX_ORD ? -EINVAL :
-							cm_oob_rts(&qp->host, req->max_rd_atomic);
+		ret = to_rts(qp, req);
 	else if (to == IBV_QPS_ERR && !core_has_left(qp))
 		ret = leave(qp, EA_QP_ERROR);
 	if (ret)

@@ -318,6 +318,28 @@ static void vanished_peer_is_noticed_by_sending(void **state)
 	close_bench(&t);
 }
 
+/* On RoCE: so is one that has gone before anything was exchanged, or was never there. */
+static void peer_that_never_came(void **state)
+{
+	struct seen seen;
+	struct bench t;
+
+	(void)state;
+	if (ts_dev()->iwarp)
+		ts_skip("only for RoCE");
+	open_bench(&t, PLAIN, false);
+	TS_OK(ibv_destroy_qp(t.pair.b.qp));
+	t.pair.b.qp = NULL;
+	post_recvs(&t, 3);
+	for (int i = 0; i < 3; i++)
+		TS_OK(post_one(&t, IBV_WR_SEND, SEND_ID + (uint64_t)i, true));
+	collect(&t, &seen, 3, 3);
+	TS_EQ(seen.send[0].status, IBV_WC_RETRY_EXC_ERR);
+	check_queue(&t, seen.send, seen.nsend, SEND_ID, 1);
+	check_queue(&t, seen.recv, seen.nrecv, RECV_ID, 0);
+	close_bench(&t);
+}
+
 static void local_disconnect(void **state)
 {
 	struct seen seen;
@@ -415,6 +437,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(error_state_goes_on),
 		cmocka_unit_test(peer_disconnects),
 		cmocka_unit_test(vanished_peer_is_noticed_by_sending),
+		cmocka_unit_test(peer_that_never_came),
 		cmocka_unit_test(local_disconnect),
 		cmocka_unit_test(nothing_after_destroy),
 		cmocka_unit_test(reset_takes_nothing),

@@ -4,9 +4,11 @@
  * has exchanged itself.  ERDMA_HOST must say mode=roce.
  */
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,6 +25,7 @@ enum {
 	BUF = 4096,
 	WRS = 8,
 	POLL_SECONDS = 10,
+	BUSY_POLLS = 1000,
 	GID_LOOPBACK_MAX = 32,
 	MANY = 40,
 };
@@ -134,12 +137,12 @@ static int rtr(struct end *end, uint32_t qpn, const union ibv_gid *dgid)
 				     IBV_QP_MIN_RNR_TIMER);
 }
 
-static int rts(struct end *end)
+static int rts_with(struct end *end, uint8_t timeout, uint8_t retry_cnt)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS,
-		.timeout = 14,
-		.retry_cnt = 7,
+		.timeout = timeout,
+		.retry_cnt = retry_cnt,
 		.rnr_retry = 7,
 		.max_rd_atomic = 4,
 	};
@@ -147,6 +150,12 @@ static int rts(struct end *end)
 	return ibv_modify_qp(end->qp, &attr,
 			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+/* Patient: half a minute, which no delay of a test exceeds. */
+static int rts(struct end *end)
+{
+	return rts_with(end, 20, 7);
 }
 
 static void connect_both(struct end *first, struct end *second)
@@ -185,9 +194,13 @@ static void expect(struct end *end, uint64_t wr_id, enum ibv_wc_status status)
 {
 	time_t limit = time(NULL) + POLL_SECONDS;
 	struct ibv_wc wc;
+	int polls = 0;
 
-	while (!ibv_poll_cq(end->cq, 1, &wc))
+	while (!ibv_poll_cq(end->cq, 1, &wc)) {
 		assert_true(time(NULL) <= limit);
+		if (++polls > BUSY_POLLS)
+			usleep(1000);
+	}
 	assert_int_equal(wc.status, status);
 	assert_int_equal(wc.wr_id, wr_id);
 }
@@ -337,6 +350,189 @@ static void test_many(void **state)
 		destroy(&ends[i]);
 }
 
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void expect_event(enum ibv_event_type type, struct ibv_qp *qp)
+{
+	struct pollfd pfd = { .fd = context->async_fd, .events = POLLIN };
+	struct ibv_async_event event;
+
+	assert_int_equal(poll(&pfd, 1, POLL_SECONDS * 1000), 1);
+	assert_int_equal(ibv_get_async_event(context, &event), 0);
+	assert_int_equal(event.event_type, type);
+	assert_ptr_equal(event.element.qp, qp);
+	ibv_ack_async_event(&event);
+}
+
+static enum ibv_qp_state state_of(struct end *end)
+{
+	struct ibv_qp_init_attr init_attr;
+	struct ibv_qp_attr attr;
+
+	assert_int_equal(ibv_query_qp(end->qp, &attr, IBV_QP_STATE, &init_attr), 0);
+	return attr.qp_state;
+}
+
+/* The first send has the cause, all else is flushed, and the program hears of it. */
+static void expect_unreachable(struct end *end)
+{
+	int i;
+
+	expect(end, 2, IBV_WC_RETRY_EXC_ERR);
+	expect(end, 2, IBV_WC_WR_FLUSH_ERR);
+	for (i = 0; i < 2; i++)
+		expect(end, 1, IBV_WC_WR_FLUSH_ERR);
+	expect_event(IBV_EVENT_QP_FATAL, end->qp);
+	/* so is what is posted now; once told of the state the distribution's provider takes nothing more */
+	post_recv(end);
+	expect(end, 1, IBV_WC_WR_FLUSH_ERR);
+	post_send(end, "late");
+	expect(end, 2, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(state_of(end), IBV_QPS_ERR);
+}
+
+/*
+ * Sends to a peer that is not there fail after the time that was asked for: 2^17 * 4.096 us for each of
+ * four tries.  The number of the peer decides who of the two would connect.
+ */
+static void unreachable(uint32_t qpn)
+{
+	struct ibv_wc wc;
+	struct end a;
+	double start;
+
+	create(&a);
+	post_recv(&a);
+	post_recv(&a);
+	assert_int_equal(rtr(&a, qpn, &gid), 0);
+	assert_int_equal(rts_with(&a, 17, 3), 0);
+	usleep(100000);
+	assert_int_equal(ibv_poll_cq(a.cq, 1, &wc), 0);
+	assert_int_equal(state_of(&a), IBV_QPS_RTS);
+	start = seconds();
+	post_send(&a, "anybody there?");
+	post_send(&a, "hello?");
+	expect_unreachable(&a);
+	assert_true(seconds() - start >= 4 * 131072 * 4.096e-6);
+	destroy(&a);
+}
+
+static void test_unreachable(void **state)
+{
+	struct end other;
+
+	(void)state;
+	unreachable(1 << 4);	  /* lower than ours: it should call */
+	unreachable(0xffff << 4); /* higher: nobody listens there, most likely */
+	/* a process that has no such queue pair, and a queue pair that has no such peer */
+	create(&other);
+	unreachable(other.qp->qp_num ^ 0xf);
+	unreachable(other.qp->qp_num);
+	assert_int_equal(rtr(&other, 1 << 4, &gid), 0);
+	assert_int_equal(rts(&other), 0);
+	unreachable(other.qp->qp_num);
+	destroy(&other);
+}
+
+/* After the error the queue pair can be used again. */
+static void test_unreachable_again(void **state)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct end a, b;
+
+	(void)state;
+	create(&a);
+	create(&b);
+	post_recv(&a);
+	post_recv(&a);
+	assert_int_equal(rtr(&a, 1 << 4, &gid), 0);
+	assert_int_equal(rts_with(&a, 10, 1), 0);
+	post_send(&a, "anybody there?");
+	post_send(&a, "hello?");
+	expect_unreachable(&a);
+	/* the distribution's provider knows no RESET */
+	if (getenv("RDMAV_DRIVERS")) {
+		assert_int_equal(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE), 0);
+		init(&a);
+		connect_both(&a, &b);
+		exchange(&a, &b, "a to b");
+		exchange(&b, &a, "b to a");
+	}
+	destroy(&a);
+	destroy(&b);
+}
+
+/* Time-out 0 is for ever: the peer that comes after all gets what was sent. */
+static void test_no_timeout(void **state)
+{
+	struct ibv_wc wc;
+	struct end a, b;
+
+	(void)state;
+	create(&a);
+	create(&b);
+	post_recv(&b);
+	assert_int_equal(rtr(&a, b.qp->qp_num, &gid), 0);
+	assert_int_equal(rts_with(&a, 0, 0), 0);
+	post_send(&a, "patience");
+	usleep(500000);
+	assert_int_equal(ibv_poll_cq(a.cq, 1, &wc), 0);
+	assert_int_equal(rtr(&b, a.qp->qp_num, &gid), 0);
+	assert_int_equal(rts(&b), 0);
+	expect(&b, 1, IBV_WC_SUCCESS);
+	expect(&a, 2, IBV_WC_SUCCESS);
+	destroy(&a);
+	destroy(&b);
+}
+
+static void test_bad_timeout(void **state)
+{
+	struct end a;
+
+	(void)state;
+	create(&a);
+	assert_int_equal(rtr(&a, 1 << 4, &gid), 0);
+	assert_int_equal(rts_with(&a, 32, 7), EINVAL);
+	assert_int_equal(rts_with(&a, 14, 8), EINVAL);
+	assert_int_equal(rts(&a), 0);
+	destroy(&a);
+}
+
+/* A peer that goes later, and one that goes before anything was exchanged. */
+static void peer_goes(bool idle)
+{
+	struct end a, b;
+
+	create(&a);
+	create(&b);
+	assert_int_equal(rtr(&a, b.qp->qp_num, &gid), 0);
+	assert_int_equal(rts_with(&a, 10, 7), 0);
+	assert_int_equal(rtr(&b, a.qp->qp_num, &gid), 0);
+	assert_int_equal(rts(&b), 0);
+	if (!idle)
+		exchange(&a, &b, "a to b");
+	post_recv(&a);
+	post_recv(&a);
+	destroy(&b);
+	post_send(&a, "anybody there?");
+	post_send(&a, "hello?");
+	expect_unreachable(&a);
+	destroy(&a);
+}
+
+static void test_peer_goes(void **state)
+{
+	(void)state;
+	peer_goes(false);
+	peer_goes(true);
+}
+
 /* Between processes; the other one is killed with a receive of ours outstanding. */
 static void test_processes(void **state)
 {
@@ -372,7 +568,7 @@ static void test_processes(void **state)
 	post_recv(&end);
 	assert_int_equal(read(to_parent[0], &qpn, sizeof(qpn)), sizeof(qpn));
 	assert_int_equal(rtr(&end, qpn, &gid), 0);
-	assert_int_equal(rts(&end), 0);
+	assert_int_equal(rts_with(&end, 14, 7), 0);
 	qpn = end.qp->qp_num;
 	assert_int_equal(write(to_child[1], &qpn, sizeof(qpn)), sizeof(qpn));
 	expect(&end, 1, IBV_WC_SUCCESS);
@@ -399,6 +595,9 @@ int main(void)
 		cmocka_unit_test(test_both_orders),   cmocka_unit_test(test_late),
 		cmocka_unit_test(test_wrong_peer),    cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_bad_addresses), cmocka_unit_test(test_many),
+		cmocka_unit_test(test_unreachable),   cmocka_unit_test(test_unreachable_again),
+		cmocka_unit_test(test_no_timeout),    cmocka_unit_test(test_bad_timeout),
+		cmocka_unit_test(test_peer_goes),
 	};
 	int failed = cmocka_run_group_tests(first, NULL, NULL);
 

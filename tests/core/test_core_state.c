@@ -326,13 +326,17 @@ static void link_ends(void **state)
 		enum ea_qp_state state;
 		unsigned int fatal;
 		uint8_t syn;
+		bool acks;
 	} cases[] = {
-		{ 0, false, false, EA_QP_CLOSING, 0, SYN_FLUSH },
-		{ ECONNRESET, false, false, EA_QP_ERROR, 1, SYN_FLUSH },
-		{ EPROTO, false, false, EA_QP_ERROR, 1, SYN_FLUSH },
-		{ ETIMEDOUT, false, false, EA_QP_ERROR, 1, SYN_RETRY },
-		{ 0, true, false, EA_QP_ERROR, 1, SYN_FLUSH },
-		{ 0, false, true, EA_QP_ERROR, 1, SYN_FLUSH },
+		{ 0, false, false, EA_QP_CLOSING, 0, SYN_FLUSH, false },
+		{ ECONNRESET, false, false, EA_QP_ERROR, 1, SYN_FLUSH, false },
+		{ EPROTO, false, false, EA_QP_ERROR, 1, SYN_FLUSH, false },
+		{ ETIMEDOUT, false, false, EA_QP_ERROR, 1, SYN_RETRY, false },
+		{ 0, true, false, EA_QP_ERROR, 1, SYN_FLUSH, false },
+		{ 0, false, true, EA_QP_ERROR, 1, SYN_FLUSH, false },
+		{ 0, false, false, EA_QP_CLOSING, 0, SYN_FLUSH, true },
+		{ ECONNRESET, false, false, EA_QP_ERROR, 1, SYN_RETRY, true },
+		{ EPROTO, false, true, EA_QP_ERROR, 1, SYN_RETRY, true },
 	};
 	struct ea_rx_seg seg;
 	struct rig rig;
@@ -341,6 +345,7 @@ static void link_ends(void **state)
 	(void)state;
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		rig_open(&rig, false);
+		rig.acks = cases[i].acks;
 		rig_connect(&rig, 1, 1);
 		put_recv(&rig.a, rig.a.data, 100, rig.a.key);
 		put_one(&rig.a, 0);
@@ -366,6 +371,45 @@ static void link_ends(void **state)
 		/* twice */
 		ea_link_down(&rig.a.side.link, ECONNRESET);
 		assert_int_equal(state_of(&rig.a), cases[i].state);
+		rig_close(&rig);
+	}
+}
+
+/* Before it was reached, after that, and when the QP has left by itself. */
+static void unreachable(void **state)
+{
+	struct rig rig;
+	int how;
+
+	(void)state;
+	for (how = 0; how < 3; how++) {
+		rig_open(&rig, false);
+		rig.acks = true;
+		assert_int_equal(ea_qp_unreachable(rig.dev, 99), ENOENT);
+		if (how)
+			rig_connect(&rig, 1, 1);
+		put_recv(&rig.a, rig.a.data, 100, rig.a.key);
+		put_one(&rig.a, 0);
+		put_one(&rig.a, F_CE);
+		ring_sq(&rig.a);
+		if (how == 2)
+			assert_int_equal(ea_qp_modify(rig.dev, 1, EA_QP_ERROR), 0);
+		assert_int_equal(ea_qp_unreachable(rig.dev, 1), 0);
+		assert_int_equal(state_of(&rig.a), EA_QP_ERROR);
+		assert_int_equal(asyncs(&rig, EA_ASYNC_QP_FATAL, 1), how < 2);
+		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, how < 2 ? SYN_RETRY : SYN_FLUSH, 0, 0);
+		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, SYN_FLUSH, 2, 0);
+		expect_wc(&rig, &rig.a.rcq, OP_RECV, 1, SYN_FLUSH, 0, 0);
+		if (how) {
+			assert_true(rig.a.side.shut);
+			assert_int_equal(rig.a.side.how, EA_SHUT_ABORT);
+			assert_null(rig.a.side.link.qp);
+		}
+		/* what comes later is flushed */
+		put_one(&rig.a, 0);
+		ring_sq(&rig.a);
+		expect_wc(&rig, &rig.a.scq, OP_WRITE, 0, SYN_FLUSH, 4, 0);
+		expect_none(&rig, &rig.a.scq);
 		rig_close(&rig);
 	}
 }
@@ -559,8 +603,9 @@ int main(void)
 		cmocka_unit_test(reflush),	 cmocka_unit_test(modify_table),
 		cmocka_unit_test(connect_again), cmocka_unit_test(connect_over_old_link),
 		cmocka_unit_test(rest_of_frame), cmocka_unit_test(link_ends),
-		cmocka_unit_test(reset),	 cmocka_unit_test(device_reset),
-		cmocka_unit_test(create_checks), cmocka_unit_test(ring_gone),
+		cmocka_unit_test(unreachable),	 cmocka_unit_test(reset),
+		cmocka_unit_test(device_reset),	 cmocka_unit_test(create_checks),
+		cmocka_unit_test(ring_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,6 @@ enum {
 #define LINGER_NS  (5 * CM_SEC)
 #define HELD_NS \
 	(1 * CM_SEC) /* the peer has ended, and the program posts no receive for what it sent */
-#define GONE_NS (1 * CM_SEC) /* the peer has left, and something is to be sent */
 /*
  * A responder sends no FPDU before it has the initiator's first (RFC 5044 section 7.1.2), which
  * makes sure that the initiator is ready.  One that promises none and waits for ours, as Linux's
@@ -268,15 +267,21 @@ static void gone_timeout(struct engine_timer *timer)
 
 /*
  * The peer has left a link that its end of stream does not end.  Receives that are posted stay;
- * what is to be sent fails after a while, as when a peer does not answer.
+ * what is to be sent fails after the time that the program gave for a peer that does not answer.
  */
 static uint32_t peer_has_left(struct cm_conn *conn)
 {
+	struct host_qp *qp = conn->ec.qp;
+	uint64_t patience;
+
 	conn->rx_wait = 0;
 	conn->tx_wait = 0;
-	if (conn->ec.qp && ea_qp_sends_pending(conn->ec.qp->core) && !conn->timer.due_ns) {
+	if (!qp || !ea_qp_sends_pending(qp->core) || conn->timer.due_ns)
+		return 0;
+	patience = oob_patience(qp);
+	if (patience != UINT64_MAX) {
 		conn->timer.fire = gone_timeout;
-		engine_timer_set(&conn->timer, GONE_NS);
+		engine_timer_set(&conn->timer, patience);
 	}
 	return 0;
 }

@@ -9,6 +9,12 @@
  * lower number (then GID) connects; the other one waits.  The carrier is an ordinary MPA
  * connection; the private data of its request says who calls whom.  A request for a queue pair that
  * is not in RTR yet waits for that; one from a peer that the queue pair does not name is refused.
+ *
+ * A peer that is not there is tried again and again.  Nothing tells the program until it sends: a send
+ * that finds no connection waits for the time that the program gave at RTS, and then fails with
+ * RETRY_EXC_ERR.  The time is 4.096 us * 2^timeout for each of retry_cnt + 1 tries.  The InfiniBand
+ * specification lets an adapter take up to four times as long, and times below PATIENCE_NS make use of
+ * that: a TCP connection takes longer to set up than the packets do that these times are meant for.
  */
 #include <endian.h>
 #include <errno.h>
@@ -29,6 +35,7 @@ enum {
 
 #define CONNECT_NS   (10 * CM_SEC)
 #define WAIT_NS	     (60 * CM_SEC) /* a request waits for RTR that long; then the peer asks again */
+#define PATIENCE_NS  (2 * CM_SEC)
 #define RETRY_MIN_NS (5 * CM_MSEC)
 #define RETRY_MAX_NS (500 * CM_MSEC)
 
@@ -59,6 +66,8 @@ struct oob_qp {
 	struct cm_conn *conn; /* being set up by us; NULL */
 	struct engine_timer retry;
 	uint64_t delay;
+	uint64_t patience; /* see oob_patience() */
+	struct engine_timer giveup;
 	struct oob_qp *next; /* in the bucket */
 };
 
@@ -101,6 +110,7 @@ static void oob_remove(struct oob_qp *oqp)
 		at = &(*at)->next;
 	*at = oqp->next;
 	engine_timer_cancel(&oqp->retry);
+	engine_timer_cancel(&oqp->giveup);
 	if (oqp->conn)
 		cm_conn_linger(oqp->conn);
 	free(oqp);
@@ -152,7 +162,9 @@ static void active_failed(struct cm_conn *conn, const char *why)
 	cm_conn_free(conn);
 	oqp->retry.fire = retry_fire;
 	engine_timer_set(&oqp->retry, oqp->delay);
-	oqp->delay = oqp->delay * 2 < RETRY_MAX_NS ? oqp->delay * 2 : RETRY_MAX_NS;
+	oqp->delay *= 2;
+	if (oqp->delay > RETRY_MAX_NS)
+		oqp->delay = RETRY_MAX_NS;
 }
 
 static void active_timeout(struct engine_timer *timer)
@@ -185,6 +197,7 @@ static void active_reply(struct engine_fd *efd, uint32_t events)
 		active_failed(conn, "the connection could not be used");
 		return;
 	}
+	engine_timer_cancel(&oqp->giveup);
 	oqp->conn = NULL;
 	conn->oob->oqp = NULL;
 	oob_conn_gone(conn);
@@ -285,6 +298,7 @@ static void passive_answer(struct cm_conn *conn, struct oob_qp *oqp)
 		cm_setup_refuse(conn);
 		return;
 	}
+	engine_timer_cancel(&oqp->giveup);
 	oob_conn_gone(conn);
 	if (send_frame(conn, EA_MPA_REPLY, &rep))
 		shutdown(conn->ec.efd.fd, SHUT_RDWR);
@@ -486,6 +500,17 @@ void cm_oob_qpn_give(struct host_dev *dev, uint32_t qpn)
 
 /* ------------------------------------------------------------------ what uverbs calls */
 
+static uint64_t patience_of(const struct host_oob_rts *rts)
+{
+	uint64_t ns = (4096ull << rts->timeout) * (rts->retry_cnt + 1u);
+
+	if (!rts->timeout)
+		return UINT64_MAX;
+	if (ns >= PATIENCE_NS)
+		return ns;
+	return 4 * ns < PATIENCE_NS ? 4 * ns : PATIENCE_NS;
+}
+
 static bool own_gid(struct host_dev *dev, const uint8_t *gid)
 {
 	uint8_t mine[HOST_GID_LEN];
@@ -539,6 +564,7 @@ int cm_oob_rtr(struct host_qp *qp, const struct host_oob_addr *addr)
 	oqp->qp = qp;
 	oqp->addr = *addr;
 	oqp->delay = RETRY_MIN_NS;
+	oqp->patience = managed ? 0 : UINT64_MAX;
 	if (!managed) {
 		ret = peer_address(qp, addr, &oqp->to);
 		order = qp->qpn != addr->dest_qpn ?
@@ -573,14 +599,57 @@ int cm_oob_rtr(struct host_qp *qp, const struct host_oob_addr *addr)
 	return 0;
 }
 
-/*
- * The peer's IRD bounds what we may have outstanding; the program's own bound is not needed beside
- * it.
- */
-int cm_oob_rts(struct host_qp *qp, uint8_t max_rd_atomic)
+/* The peer's IRD bounds what we may have outstanding; the program's own bound is not needed beside it. */
+int cm_oob_rts(struct host_qp *qp, const struct host_oob_rts *rts)
 {
-	(void)max_rd_atomic;
-	return oob_find(qp) ? 0 : -EINVAL;
+	struct oob_qp *oqp = oob_find(qp);
+
+	if (!oqp || rts->max_rd_atomic > EA_MAX_ORD || rts->timeout > OOB_TIMEOUT_MAX ||
+	    rts->retry_cnt > OOB_RETRY_MAX)
+		return -EINVAL;
+	if (!oqp->patience) /* rdma_cm's */
+		return 0;
+	oqp->patience = patience_of(rts);
+	/* sends may wait already, and the peer may have come and gone */
+	engine_qp_sync(qp);
+	if (qp->conn)
+		engine_conn_ready(&qp->conn->ec);
+	else if (ea_qp_sends_pending(qp->core))
+		cm_qp_sends_wait(qp);
+	return 0;
+}
+
+uint64_t oob_patience(const struct host_qp *qp)
+{
+	struct oob_qp *oqp = oob_find(qp);
+
+	return oqp ? oqp->patience : 0;
+}
+
+static void giveup_fire(struct engine_timer *timer)
+{
+	struct oob_qp *oqp = container_of(timer, struct oob_qp, giveup);
+	struct host_qp *qp = oqp->qp;
+
+	host_log(HOST_LOG_INFO, "QP %#x: QP %#x at %s cannot be reached", qp->qpn,
+		 oqp->addr.dest_qpn, cm_addr_text(&oqp->to));
+	oob_remove(oqp);
+	engine_qp_watch(qp);
+	ea_qp_unreachable(qp->dev->core, qp->qpn);
+}
+
+void cm_qp_sends_wait(struct host_qp *qp)
+{
+	struct oob_qp *oqp = oob_find(qp);
+
+	if (!oqp || !oqp->patience || oqp->patience == UINT64_MAX || oqp->giveup.due_ns)
+		return;
+	oqp->giveup.fire = giveup_fire;
+	engine_timer_set(&oqp->giveup, oqp->patience);
+	/* by now the peer may be there */
+	oqp->delay = RETRY_MIN_NS;
+	if (oqp->retry.due_ns)
+		engine_timer_set(&oqp->retry, 0);
 }
 
 void oob_qp_leaving(struct host_qp *qp)

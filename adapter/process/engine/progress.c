@@ -221,8 +221,12 @@ static void kick_serve(struct engine_kick *kick)
 	eqp = (struct engine_qp *)kick;
 	engine_qp_sync(eqp->qp);
 	/* the core has told the link, and that the engine, when there is something to do */
-	if (eqp->conn && eqp->conn->queued)
+	if (!eqp->conn) {
+		if (ea_qp_sends_pending(eqp->qp->core))
+			cm_qp_sends_wait(eqp->qp);
+	} else if (eqp->conn->queued) {
 		conn_progress(eqp->conn, 0);
+	}
 }
 
 bool engine_kicks_waiting(void)
