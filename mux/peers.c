@@ -260,23 +260,21 @@ static void flush_pending(struct peer_table *t, struct peer *p)
 	}
 }
 
-static bool timed_out(int err)
-{
-	return err == ETIMEDOUT || err == EHOSTUNREACH || err == ENETUNREACH || err == EHOSTDOWN;
-}
-
-static void write_failed(struct peer_table *t, struct peer *p, int err)
+static void write_failed(struct peer_table *t, struct peer *p, int err, unsigned int count)
 {
 	char text[GID_STRLEN];
 
 	log_notice("event=send_failed device=%s port=%u dst=%s error=\"%s\"", t->port->device,
 		   t->port->real, gid_str(p->gid, text), strerror(err));
-	t->port->stats.drop[DROP_UNREACHABLE]++;
-	p->state = timed_out(err) ? PEER_BAD : PEER_UNKNOWN;
-	p->since_ms = t->port->mux->now;
+	t->port->stats.drop[DROP_UNREACHABLE] += count;
 	/* The table that the index came from is out of date. */
 	if (err == ENODATA || err == EINVAL)
 		gidtable_refresh(t->port->gids);
+	/* The failure of an earlier MAD says nothing that the probe, which what waits now gets, would not say. */
+	if (p->waiting || p->probing)
+		return;
+	p->state = sender_timed_out(err) ? PEER_BAD : PEER_UNKNOWN;
+	p->since_ms = t->port->mux->now;
 	drop_pending(t, p, DROP_UNREACHABLE);
 }
 
@@ -298,7 +296,7 @@ void peers_notified(struct peer_table *t)
 		t->probe_peer[slot] = NO_PEER;
 		p->probing = false;
 		if (err) {
-			write_failed(t, p, err);
+			write_failed(t, p, err, 1);
 			continue;
 		}
 		p->state = PEER_GOOD;
@@ -308,7 +306,7 @@ void peers_notified(struct peer_table *t)
 	while (sender_failure(port->tx, &f)) {
 		i = find(t, f.gid, f.gid_index);
 		if (i != NO_PEER)
-			write_failed(t, &t->peers[i], f.error);
+			write_failed(t, &t->peers[i], f.error, f.count);
 	}
 	assign_probes(t);
 }

@@ -18,10 +18,19 @@
 #define DUPLICATE_TRIES	  5
 #define DUPLICATE_WAIT_NS 200000
 
+/* Destinations that timed out with more MADs for them behind, a lane. */
+#define LANE_DEAD 8
+
 enum probe_state {
 	PROBE_IDLE,
 	PROBE_BUSY,
 	PROBE_DONE,
+};
+
+/* What was posted for a destination before it timed out: up to index until of the lane. */
+struct dead {
+	uint32_t until;
+	struct sender_failure failure; /* count: those dropped up to now */
 };
 
 struct worker {
@@ -35,6 +44,8 @@ struct worker {
 	_Alignas(64) _Atomic uint32_t tail; /* producer */
 	uint32_t unflushed;
 	struct umad_pkt *ring; /* lanes only */
+	struct dead dead[LANE_DEAD];
+	unsigned int n_dead;
 	struct umad_pkt probe;
 	_Atomic int probe_state;
 	int probe_error;
@@ -106,39 +117,84 @@ static int write_one(struct worker *w, struct umad_pkt *pkt)
 	return err;
 }
 
-static void report(struct sender *s, const struct umad_pkt *pkt, int err)
+static void report(struct sender *s, const struct sender_failure *f)
 {
-	struct sender_failure *f;
-
 	pthread_mutex_lock(&s->lock);
-	if (s->n_failures < FAILURE_SLOTS) {
-		f = &s->failures[s->n_failures++];
-		memcpy(f->gid, pkt->hdr.gid, sizeof(f->gid));
-		f->gid_index = pkt->hdr.gid_index;
-		f->error = err;
-	}
+	if (s->n_failures < FAILURE_SLOTS)
+		s->failures[s->n_failures++] = *f;
 	pthread_mutex_unlock(&s->lock);
 	wake(s->notify_fd);
+}
+
+/* Tells what was dropped, once the lane is past it. */
+static void settle(struct worker *w, uint32_t index)
+{
+	for (unsigned int i = 0; i < w->n_dead;) {
+		struct dead *d = &w->dead[i];
+
+		if ((int32_t)(d->until - index) > 0) {
+			i++;
+			continue;
+		}
+		if (d->failure.count)
+			report(w->sender, &d->failure);
+		*d = w->dead[--w->n_dead];
+	}
+}
+
+/* Counts the MAD at index as lost if it was posted before its destination timed out. */
+static bool drop_dead(struct worker *w, uint32_t index, const struct umad_pkt *pkt)
+{
+	settle(w, index);
+	for (unsigned int i = 0; i < w->n_dead; i++) {
+		struct sender_failure *f = &w->dead[i].failure;
+
+		if (f->gid_index != pkt->hdr.gid_index ||
+		    memcmp(f->gid, pkt->hdr.gid, sizeof(f->gid)) != 0)
+			continue;
+		f->count++;
+		atomic_fetch_add_explicit(&w->sender->failed, 1, memory_order_relaxed);
+		return true;
+	}
+	return false;
+}
+
+static void lane_failed(struct worker *w, const struct umad_pkt *pkt, int err)
+{
+	struct sender_failure f = { .gid_index = pkt->hdr.gid_index, .error = err, .count = 1 };
+
+	memcpy(f.gid, pkt->hdr.gid, sizeof(f.gid));
+	report(w->sender, &f);
+	if (!sender_timed_out(err) || w->n_dead == LANE_DEAD)
+		return;
+	f.count = 0;
+	w->dead[w->n_dead++] = (struct dead){
+		.until = atomic_load_explicit(&w->tail, memory_order_acquire),
+		.failure = f,
+	};
 }
 
 static void *lane_main(void *arg)
 {
 	struct worker *w = arg;
 	struct sender *s = w->sender;
+	struct umad_pkt *pkt;
 	uint32_t head = 0;
 	int err;
 
 	while (!atomic_load(&s->stop)) {
 		if (head == atomic_load_explicit(&w->tail, memory_order_acquire)) {
+			settle(w, head);
 			atomic_store(&w->sleeping, true);
 			if (head == atomic_load(&w->tail) && !atomic_load(&s->stop))
 				doze(w);
 			atomic_store(&w->sleeping, false);
 			continue;
 		}
-		err = write_one(w, &w->ring[head & LANE_MASK]);
+		pkt = &w->ring[head & LANE_MASK];
+		err = drop_dead(w, head, pkt) ? 0 : write_one(w, pkt);
 		if (err)
-			report(s, &w->ring[head & LANE_MASK], err);
+			lane_failed(w, pkt, err);
 		atomic_store_explicit(&w->head, ++head, memory_order_release);
 	}
 	put(s);

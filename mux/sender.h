@@ -11,6 +11,7 @@
 #ifndef MUX_SENDER_H
 #define MUX_SENDER_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,7 +23,14 @@ struct sender_failure {
 	uint8_t gid[MUX_GID_SIZE];
 	uint8_t gid_index;
 	int error;
+	unsigned int count; /* MADs lost by it */
 };
+
+/* An error that tells that the destination does not answer: each write to it costs a second. */
+static inline bool sender_timed_out(int err)
+{
+	return err == ETIMEDOUT || err == EHOSTUNREACH || err == ENETUNREACH || err == EHOSTDOWN;
+}
 
 /*
  * Opens lanes + probes files on the port and starts the threads. notify_fd is an eventfd, written when sender_probe_done() or
@@ -43,7 +51,10 @@ int sender_probe(struct sender *s, const struct umad_pkt *pkt);
 /* If probe number i has finished: true, its result in *error, and it is idle again. */
 bool sender_probe_done(struct sender *s, unsigned int i, int *error);
 
-/* Fetches one failed write of a lane. False if there is none. */
+/*
+ * Fetches one failed write of a lane. False if there is none. After a time-out the lane drops what was posted for the
+ * destination up to then, so that others on the lane wait for one of them and not for all.
+ */
 bool sender_failure(struct sender *s, struct sender_failure *f);
 
 struct sender_stats {
