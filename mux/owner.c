@@ -106,17 +106,6 @@ static bool same_identity(const struct client *a, const struct client *b)
 	return a->rule && a->rule == b->rule && a->rule->listen;
 }
 
-/* True if the GID's owner lost its connection and c came in its place. */
-static bool may_take_over(struct client *c, struct client *old)
-{
-	if (old == c || !same_identity(c, old))
-		return false;
-	/* The end of the old connection may not have been looked at yet. */
-	if (old->fd >= 0 && client_has_ended(old))
-		client_disconnect(old, "closed by the client");
-	return old->fd < 0;
-}
-
 /* Everything of a client that lost its connection goes to the one that came in its place. */
 static void take_over(struct client *c, struct client *old)
 {
@@ -138,6 +127,26 @@ static void take_over(struct client *c, struct client *old)
 	c->rec->alias_guid = old->rec->alias_guid;
 	state_client_changed(mux->state, c->rec);
 	client_free(old);
+}
+
+/*
+ * True if c came in the place of the GID's owner, which lost its connection: all of that is c's now. The look at the owner may
+ * have ended it for good, so the GID can be nobody's afterwards.
+ */
+static bool succeed(struct client *c, const uint8_t *gid)
+{
+	struct gid_reg *g = gid_lookup(c->port->mux, c->port, gid);
+
+	if (!g || g->client == c || !same_identity(c, g->client))
+		return false;
+	/* The end of the old connection may not have been looked at yet. */
+	if (g->client->fd >= 0 && client_has_ended(g->client))
+		client_disconnect(g->client, "closed by the client");
+	g = gid_lookup(c->port->mux, c->port, gid);
+	if (!g || g->client->fd >= 0)
+		return false;
+	take_over(c, g->client);
+	return true;
 }
 
 void owner_adopt(struct client *c)
@@ -261,10 +270,11 @@ int owner_reg(struct client *c, const uint8_t *gid)
 		suspect_sessions(c, gid);
 		return MUX_EEXIST;
 	}
-	if (may_take_over(c, g->client)) {
-		take_over(c, g->client);
+	if (succeed(c, gid))
 		return MUX_OK;
-	}
+	g = gid_lookup(c->port->mux, c->port, gid);
+	if (!g)
+		return gid_new(c, gid, "request");
 	log_notice("event=gid_refused client=%llu gid=%s reason=\"client %llu has it\"",
 		   (unsigned long long)c->owner.serial, gid_str(gid, text),
 		   (unsigned long long)g->client->owner.serial);
@@ -295,11 +305,9 @@ int owner_may_use(struct client *c, const uint8_t *gid, bool *former)
 		*former = true;
 		return MUX_OK;
 	}
-	if (g && may_take_over(c, g->client)) {
-		take_over(c, g->client);
+	if (succeed(c, gid))
 		return MUX_OK;
-	}
-	if (g || !c->port->mux->cfg->implicit_reg)
+	if (gid_lookup(c->port->mux, c->port, gid) || !c->port->mux->cfg->implicit_reg)
 		return MUX_EACCES;
 	/* A device that has reconnected does not repeat its registrations. */
 	if (!bucket_take(&c->registrations, &c->limits->registrations, c->port->mux->now, 1))

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Clients, hosts and operators at their worst: the daemon goes on, and nobody but the one at fault loses anything. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/mux/rig.h"
+
+static int teardown(void **state)
+{
+	rig_free(*state);
+	return 0;
+}
+
+static void write_file(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "we");
+
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+/* A virtual machine has a socket of its own, "vm1": that is its identity. */
+static int setup_vm(void **state)
+{
+	struct rig *r = rig_new();
+	char path[128], text[1024];
+
+	snprintf(path, sizeof(path), "%s/conf", r->dir);
+	snprintf(text, sizeof(text),
+		 "[port fab0/1]\nlisten = %s\nlisten = %s/vm1\n"
+		 "[rule vm1]\nlisten = %s/vm1\n[rule rest]\ngids = 10.0.0.2\n",
+		 r->socket, r->dir, r->dir);
+	write_file(path, text);
+	rig_option(r, "-c");
+	r->opts[r->n_opts++] = strdup(path);
+	rig_start(r);
+	*state = r;
+	return 0;
+}
+
+/*
+ * A virtual machine is killed, and its successor, connected already, registers the address before the daemon has looked at the
+ * death: the successor is the owner, and the sessions of the dead one are spoken for.
+ */
+static void successor_before_obituary(void **state)
+{
+	struct rig *r = *state;
+	uint8_t frame[FRAME], answer[FRAME], mad[MAD];
+	char path[128];
+	int go[2], next;
+	pid_t pid;
+
+	snprintf(path, sizeof(path), "%s/vm1", r->dir);
+	assert_int_equal(pipe(go), 0);
+	pid = fork();
+	if (!pid) {
+		int fd;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		fd = wire_connect_wait(path, RIG_MS);
+		mad_req(mad, 1, 1, GA, GP, CA_A, QPN_A, SVC_TCP);
+		if (wire_reg(fd, GA) == 0 && wire_mad(fd, GA, mad) == 0)
+			(void)!write(go[1], "", 1);
+		pause();
+		_exit(0);
+	}
+	assert_int_equal(read(go[0], mad, 1), 1);
+	rig_expect_write(r, mad, REQ, GP, 1);
+	next = wire_connect_wait(path, RIG_MS);
+	assert_int_equal(wire_reg(next, GB), 0);
+	/* Request first, death second; the daemon sees both at once. */
+	kill(r->pid, SIGSTOP);
+	frame_simple(frame, OP_REG, GA);
+	wire_send(next, frame, sizeof(frame));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	kill(r->pid, SIGCONT);
+	assert_true(wire_recv(next, answer, RIG_MS, NULL));
+	assert_int_equal(host32(answer + F_ERR), 0);
+	rig_expect_write(r, mad, REJ, GP, 1);
+	assert_int_equal(wire_reg(next, GA), 2);
+	close(next);
+	close(go[0]);
+	close(go[1]);
+}
+
+static void unresolvable(struct rig *r, const uint8_t *a, const uint8_t *b, uint32_t ms)
+{
+	struct double_shm *shm = fabric_shm(r->f);
+
+	shm->resolve_ms = ms;
+	memcpy(shm->unresolvable[0], a, 16);
+	if (b)
+		memcpy(shm->unresolvable[1], b, 16);
+	shm->n_unresolvable = b ? 2 : 1;
+}
+
+static int setup_one_lane(void **state)
+{
+	struct rig *r = rig_new();
+
+	rig_option(r, "lanes=1");
+	rig_option(r, "probes=1");
+	rig_option(r, "unreachable_ms=1");
+	rig_start(r);
+	*state = r;
+	return 0;
+}
+
+static void send_req(int a, uint32_t id, const uint8_t *dst)
+{
+	uint8_t mad[MAD];
+
+	mad_req(mad, id, id, GA, dst, CA_A, QPN_A, SVC_TCP);
+	assert_int_equal(wire_mad(a, GA, mad), 0);
+}
+
+/* A host dies with MADs on their way, and the failure of the last is told when the next already waits for its probe. */
+static void late_failure(void **state)
+{
+	struct rig *r = *state;
+	int a = rig_connect_reg(r, GA);
+	uint8_t mad[MAD];
+
+	send_req(a, 1, GP);
+	rig_expect_write(r, mad, REQ, GP, 1);
+	unresolvable(r, GP, GQ, 300);
+	send_req(a, 2, GP);
+	send_req(a, 3, GP);
+	rig_wait_dropped(r, "unreachable", 1);
+	unresolvable(r, GP, GQ, 1500);
+	poll(NULL, 0, 5);
+	send_req(a, 4, GQ);
+	send_req(a, 5, GP);
+	fabric_shm(r->f)->n_unresolvable = 0;
+	rig_expect_write(r, mad, REQ, GP, 1);
+	assert_true(rig_status(r, "gids") == 1);
+	close(a);
+}
+
+/* A host dies, and a client has posted many MADs for it before that is known: others on the same lane are not held up by each of them. */
+static void dead_host_holds_lane_once(void **state)
+{
+	struct double_shm *shm = fabric_shm(((struct rig *)*state)->f);
+	struct rig *r = *state;
+	int a = rig_connect_reg(r, GA);
+	uint8_t mad[MAD];
+
+	send_req(a, 1, GP);
+	rig_expect_write(r, mad, REQ, GP, 1);
+	send_req(a, 2, GQ);
+	rig_expect_write(r, mad, REQ, GQ, 1);
+	unresolvable(r, GP, NULL, 200);
+	for (uint32_t i = 0; i < 40; i++)
+		send_req(a, 10 + i, GP);
+	send_req(a, 3, GQ);
+	rig_expect_write(r, mad, REQ, GQ, 1);
+	assert_true(shm->bad_writes < 5);
+	rig_wait_dropped(r, "unreachable", 40);
+	/* It is back: what is posted from now on arrives. */
+	shm->n_unresolvable = 0;
+	rig_advance(r, 1000);
+	send_req(a, 60, GP);
+	rig_expect_write(r, mad, REQ, GP, 1);
+	close(a);
+}
+
+#define T2(fn, up) cmocka_unit_test_setup_teardown(fn, up, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T2(successor_before_obituary, setup_vm),
+		T2(late_failure, setup_one_lane),
+		T2(dead_host_holds_lane_once, setup_one_lane),
+	};
+
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
