@@ -9,6 +9,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -26,7 +28,8 @@ struct host_evq {
 	size_t size;	       /* of one event */
 	int write_fd, read_fd; /* hidden */
 	unsigned int refs;
-	bool closed; /* nobody will read any more */
+	bool closed;	/* nobody will read any more */
+	bool own_flags; /* read_fd never blocks, whatever the program does with its own */
 	/* events that did not fit into the pipe, oldest first */
 	unsigned char *over;
 	size_t over_len, over_room; /* bytes */
@@ -42,6 +45,15 @@ static void evq_free(struct host_evq *q)
 		host_fd_unhide_close(q->read_fd);
 	free(q->over);
 	free(q);
+}
+
+/* Another open description of a pipe's end; -1 where /proc is missing or closed to this process. */
+static int reopen(int fd)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return REAL(open)(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
 struct host_evq *host_evq_create(int *read_fd, size_t event_size)
@@ -73,7 +85,10 @@ struct host_evq *host_evq_create(int *read_fd, size_t event_size)
 		err = errno;
 		goto err_read;
 	}
-	copy = REAL(fcntl)(ends[0], F_DUPFD_CLOEXEC, 0);
+	copy = reopen(ends[0]);
+	q->own_flags = copy >= 0;
+	if (copy < 0)
+		copy = REAL(fcntl)(ends[0], F_DUPFD_CLOEXEC, 0);
 	if (copy < 0) {
 		err = errno;
 		goto err_read;
@@ -183,43 +198,41 @@ int host_evq_push(struct host_evq *q, const void *event)
 	return ret;
 }
 
-/*
- * Move all that is in the pipe to the end of *@buf without ever blocking on a program that reads at
- * the same time.
- */
+/* Does read() return at once?  Only a descriptor that shares the program's flags must be asked. */
+static bool readable(const struct host_evq *q)
+{
+	struct pollfd pfd = { .fd = q->read_fd, .events = POLLIN };
+
+	return q->own_flags || poll(&pfd, 1, 0) == 1;
+}
+
+/* Move all that is in the pipe to *@buf.  Needs no descriptor: there may be none left. */
 static size_t pipe_empty(struct host_evq *q, unsigned char **buf)
 {
 	size_t len = 0, room = 0;
-	int scratch[2], waiting;
-	ssize_t n, part;
+	unsigned char *more;
+	ssize_t n;
+	int waiting;
 
 	*buf = NULL;
-	if (ioctl(q->read_fd, FIONREAD, &waiting) || !waiting ||
-	    pipe2(scratch, O_CLOEXEC | O_NONBLOCK))
+	if (ioctl(q->read_fd, FIONREAD, &waiting) || !waiting)
 		return 0;
-	/*
-	 * splice has a non-blocking flag of its own; read() would go by the flag the program has
-	 * set
-	 */
-	while ((n = splice(q->read_fd, NULL, scratch[1], NULL, 4096, SPLICE_F_NONBLOCK)) > 0) {
-		while (n > 0) {
-			if (room - len < (size_t)n) {
-				unsigned char *more = realloc(*buf, room * 2 + 4096);
-
-				if (!more)
-					break;
-				*buf = more;
-				room = room * 2 + 4096;
-			}
-			part = REAL(read)(scratch[0], *buf + len, n);
-			if (part <= 0)
+	for (;;) {
+		if (room - len < q->size) {
+			more = realloc(*buf, room * 2 + 4096);
+			if (!more)
 				break;
-			len += part;
-			n -= part;
+			*buf = more;
+			room = room * 2 + 4096;
 		}
+		if (!readable(q))
+			break;
+		/* whole events only */
+		n = REAL(read)(q->read_fd, *buf + len, (room - len) / q->size * q->size);
+		if (n <= 0)
+			break;
+		len += n;
 	}
-	REAL(close)(scratch[0]);
-	REAL(close)(scratch[1]);
 	return len;
 }
 

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/resource.h>
 #include <cmocka.h>
 #include "adapter/process/engine/engine.h"
 #include "adapter/process/host.h"
@@ -103,6 +104,33 @@ static void taking_back(void **state)
 	put(q);
 }
 
+/* Who has no descriptor left must still be able to destroy what has events. */
+static void taking_back_at_the_limit(void **state)
+{
+	struct rlimit limit, none;
+	struct host_evq *q;
+	uint64_t value;
+	int fd, i;
+
+	(void)state;
+	q = host_evq_create(&fd, sizeof(value));
+	for (i = 0; i < 30; i++)
+		push(q, i % 3);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = limit;
+	none.rlim_cur = 0;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(dup(fd), -1);
+	assert_int_equal(take_back(q, 1), 10);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (i = 0; i < 20; i++) {
+		assert_int_equal(read(fd, &value, sizeof(value)), sizeof(value));
+		assert_int_equal(value, i % 2 ? 2 : 0);
+	}
+	close(fd);
+	put(q);
+}
+
 /* More than a pipe holds: the rest waits in memory, in order, and comes as the program reads. */
 static void overflow(void **state)
 {
@@ -185,6 +213,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(like_the_kernels),
 		cmocka_unit_test(taking_back),
+		cmocka_unit_test(taking_back_at_the_limit),
 		cmocka_unit_test(overflow),
 		cmocka_unit_test(exact_counts),
 	};
