@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* The program's memory, reached without trusting its addresses. */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -16,6 +18,7 @@
 enum {
 	POPULATE_ALL = 4 << 20, /* ranges up to this size are made present as a whole */
 	CLEAR_STEP = 256,
+	MAPS_BUFFER = 8192, /* more than a line of /proc/self/maps */
 };
 
 /* Bytes copied: fewer than asked for where the program's memory ends, or -EFAULT. */
@@ -118,6 +121,51 @@ static bool can_populate(size_t page)
 	return known > 0;
 }
 
+/* One line of the list of mappings: false when it forbids the use of a part of *@first..@end. */
+static bool mapping_allows(const char *line, uint64_t *first, uint64_t end, bool write)
+{
+	uint64_t from, to;
+	char *at;
+
+	from = strtoull(line, &at, 16);
+	to = strtoull(at + (*at == '-'), &at, 16);
+	if (to <= *first || from >= end)
+		return true;
+	if (*at != ' ' || from > *first || at[write ? 2 : 1] != (write ? 'w' : 'r'))
+		return false;
+	*first = to;
+	return true;
+}
+
+/*
+ * Do all mappings between @first and @end allow it?  That is what the kernel finds when it pins the
+ * pages; here they are not touched, for they may be many.  Where /proc is missing nothing is known.
+ */
+static bool mappings_allow(uint64_t first, uint64_t end, bool write)
+{
+	char text[MAPS_BUFFER], *line, *eol;
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	bool allowed = true;
+	size_t have = 0;
+	ssize_t n;
+
+	if (fd < 0)
+		return true;
+	while (allowed && first < end && have < sizeof(text) - 1) {
+		n = read(fd, text + have, sizeof(text) - 1 - have);
+		if (n <= 0)
+			break;
+		have += n;
+		text[have] = 0;
+		for (line = text; allowed && (eol = strchr(line, '\n')); line = eol + 1)
+			allowed = mapping_allows(line, &first, end, write);
+		have -= line - text;
+		memmove(text, line, have);
+	}
+	close(fd);
+	return allowed;
+}
+
 int uaccess_check_range(uint64_t addr, uint64_t len, bool write)
 {
 	uint64_t page = sysconf(_SC_PAGESIZE), first = addr & ~(page - 1), end = addr + len;
@@ -133,7 +181,8 @@ int uaccess_check_range(uint64_t addr, uint64_t len, bool write)
 		ret = madvise((void *)(uintptr_t)first, end - first, advice);
 	} else {
 		/* without MS_SYNC or MS_INVALIDATE this does nothing but look for holes */
-		ret = msync((void *)(uintptr_t)first, end - first, MS_ASYNC);
+		ret = msync((void *)(uintptr_t)first, end - first, MS_ASYNC) ||
+		      !mappings_allow(first, end, write);
 		if (!ret && can_populate(page))
 			ret = madvise((void *)(uintptr_t)first, page, advice) ||
 			      madvise((void *)(uintptr_t)(end - page), page, advice);

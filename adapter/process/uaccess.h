@@ -26,7 +26,7 @@ int uaccess_is_zero(uint64_t src, size_t len);
 /*
  * Could the kernel pin this range, for writing when @write is set?  0, -EINVAL (the range wraps) or
  * -EFAULT.  Pages are made present as pinning does where the range is small; of a large one only
- * both ends, beside that all of it must be mapped.
+ * both ends, beside that all of it must be mapped with the right.
  */
 int uaccess_check_range(uint64_t addr, uint64_t len, bool write);
 

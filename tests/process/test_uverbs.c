@@ -672,6 +672,14 @@ static void memory_regions(void **state)
 	assert_int_equal(mr_reg(fd, pd, (uintptr_t)big, (4ull << 30) + 4096, (uintptr_t)big,
 				LW | RW, &other),
 			 0);
+	/* the page that must not be written lies in the middle */
+	assert_int_equal(mprotect(big + (2ull << 30), 4096, PROT_READ), 0);
+	assert_int_equal(mr_reg(fd, pd, (uintptr_t)big, 4ull << 30, (uintptr_t)big, LW, &other),
+			 EFAULT);
+	assert_int_equal(mr_reg(fd, pd, (uintptr_t)big, 4ull << 30, (uintptr_t)big, RR, &other), 0);
+	assert_int_equal(mprotect(big + (2ull << 30), 4096, PROT_NONE), 0);
+	assert_int_equal(mr_reg(fd, pd, (uintptr_t)big, 4ull << 30, (uintptr_t)big, RR, &other),
+			 EFAULT);
 	munmap(big, (4ull << 30) + 4096);
 	close(fd);
 }
