@@ -743,7 +743,10 @@ static bool in_nets(const uint8_t *gid, const struct gid_net *nets, unsigned int
 bool config_gid_allowed(const struct config *cfg, const struct rule *rule,
 			const uint8_t gid[MUX_GID_SIZE])
 {
-	if (gid_is_zero(gid) || gid_is_multicast(gid) || gid_is_loopback(gid))
+	if (gid_is_zero(gid) || gid_is_multicast(gid))
+		return false;
+	/* of use on one machine only: a rule has to name it */
+	if (gid_is_loopback(gid) && !(rule && rule->n_nets))
 		return false;
 	if (in_nets(gid, cfg->deny, cfg->n_deny))
 		return false;

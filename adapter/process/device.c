@@ -299,30 +299,16 @@ static void read_mac(struct host_dev *dev)
 	REAL(close)(fd);
 }
 
-/*
- * EUI-64 of the MAC, as the kernel's driver makes it, where the MAC is the manufacturer's.  A MAC
- * that software chose (containers, virtual interfaces) or none (lo) says little: there the machine
- * and the network namespace are mixed in, so that two containers differ.
- */
-static uint64_t make_guid(const struct host_dev *dev)
+/* A GUID of this machine's, network namespace's and device's own; @salt makes further ones. */
+static uint64_t local_guid(const struct host_dev *dev, const char *salt)
 {
-	const uint8_t *mac = dev->mac;
-	uint8_t guid[8] = { mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5] };
-	static const uint8_t no_mac[6];
 	uint64_t hash, value;
 	char text[64] = "";
+	uint8_t guid[8];
 	struct stat st;
-	int fd, i;
+	int fd;
 
-	memcpy(&value, guid, sizeof(value));
-	for (i = 0; i < dev->index; i++) {
-		if (devices[i].node_guid == value)
-			break;
-	}
-	if (i == dev->index && !(mac[0] & 3) && memcmp(mac, no_mac, sizeof(no_mac)))
-		return value;
-
-	hash = mix(0xcbf29ce484222325ull, mac, sizeof(dev->mac));
+	hash = mix(0xcbf29ce484222325ull, dev->mac, sizeof(dev->mac));
 	hash = mix(hash, &dev->index, sizeof(dev->index));
 	fd = REAL(open)("/etc/machine-id", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
@@ -336,6 +322,7 @@ static uint64_t make_guid(const struct host_dev *dev)
 		hash = mix(hash, text, strnlen(text, sizeof(text)));
 	if (!REAL(stat)("/proc/self/ns/net", &st))
 		hash = mix(hash, &st.st_ino, sizeof(st.st_ino));
+	hash = mix(hash, salt, strlen(salt));
 	memcpy(guid, &hash, sizeof(guid));
 	/* an EUI-64 with the universal bit clear: "locally administered" in its modified form */
 	guid[0] &= ~3;
@@ -346,6 +333,47 @@ static uint64_t make_guid(const struct host_dev *dev)
 	return value;
 }
 
+/*
+ * EUI-64 of the MAC, as the kernel's driver makes it, where the MAC is the manufacturer's.  A MAC
+ * that software chose (containers, virtual interfaces) or none (lo) says little: there the machine
+ * and the network namespace are mixed in, so that two containers differ.
+ */
+static uint64_t make_guid(const struct host_dev *dev)
+{
+	const uint8_t *mac = dev->mac;
+	const uint8_t guid[8] = { mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5] };
+	static const uint8_t no_mac[6];
+	uint64_t value;
+	int i;
+
+	memcpy(&value, guid, sizeof(value));
+	for (i = 0; i < dev->index; i++) {
+		if (devices[i].node_guid == value)
+			break;
+	}
+	if (i == dev->index && !(mac[0] & 3) && memcmp(mac, no_mac, sizeof(no_mac)))
+		return value;
+	return local_guid(dev, "");
+}
+
+static bool find_interface(const char *where, char ifname[IF_NAMESIZE])
+{
+	if (strlen(where) >= IF_NAMESIZE || !if_nametoindex(where))
+		return find_by_address(where, ifname);
+	strcpy(ifname, where);
+	return true;
+}
+
+bool device_describe(struct host_dev *dev, const char *where)
+{
+	if (!find_interface(where, dev->ifname))
+		return false;
+	dev->ifindex = if_nametoindex(dev->ifname);
+	read_mac(dev);
+	dev->node_guid = local_guid(dev, where);
+	return true;
+}
+
 static bool device_init(struct host_dev *dev, const struct settings_device *set)
 {
 	if (!set->where[0]) {
@@ -353,9 +381,7 @@ static bool device_init(struct host_dev *dev, const struct settings_device *set)
 			host_log(HOST_LOG_ERROR, "no network interface is up; there is no device");
 			return false;
 		}
-	} else if (strlen(set->where) < sizeof(dev->ifname) && if_nametoindex(set->where)) {
-		strcpy(dev->ifname, set->where);
-	} else if (!find_by_address(set->where, dev->ifname)) {
+	} else if (!find_interface(set->where, dev->ifname)) {
 		host_log(HOST_LOG_ERROR, "device \"%s\": no interface has this name or address",
 			 set->where);
 		return false;

@@ -43,6 +43,12 @@ struct device_link {
 
 void device_link(const struct host_dev *dev, struct device_link *link);
 
+/*
+ * Fill in interface, MAC and a GUID of its own for a device that is not in the list, on the
+ * interface @where names or that has this address.  @dev->index is set.  False: there is none.
+ */
+bool device_describe(struct host_dev *dev, const char *where);
+
 unsigned int device_gid_count(const struct host_dev *dev);
 
 /* Interface of GID @index, 0 when the slot is empty. */

@@ -42,6 +42,11 @@ static const char usage[] =
 	"                      make several devices, the first of which also serves local addresses\n"
 	"                      of other interfaces.  Default: one device on the interface of the\n"
 	"                      default route\n"
+	"  --umad WHERE[,name=NAME]\n"
+	"                      a device of another kind: a RoCE port that programs use through\n"
+	"                      /dev/infiniband/umadN (rdmacm-mux, ibstat, libibumad); MADs travel as\n"
+	"                      RoCEv2 packets.  Its GIDs are the addresses of this interface, or this\n"
+	"                      one address; without a name it is roce_0, roce_1, ...\n"
 	"  --mode MODE         iwarp (default): connections by rdma_cm; the wire is MPA, DDP, RDMAP over TCP;\n"
 	"                      roce: a RoCE device, whose queue pairs programs connect themselves\n"
 	"  --no-netlink        refuse NETLINK_RDMA, so that devices are looked for in sysfs\n"
@@ -215,13 +220,15 @@ static void check_devices(const struct settings *set)
 {
 	unsigned int i;
 
-	for (i = 0; i < set->ndevices; i++) {
-		const char *where = set->devices[i].where;
+	for (i = 0; i < set->ndevices + set->numads; i++) {
+		bool umad = i >= set->ndevices;
+		const char *where = umad ? set->umads[i - set->ndevices].where :
+					   set->devices[i].where;
 
 		if (*where && !if_nametoindex(where) && !address_is_local(where))
 			die(EXIT_USAGE,
-			    "--device \"%s\": there is no interface of this name, and none has this address",
-			    where);
+			    "--%s \"%s\": there is no interface of this name, and none has this address",
+			    umad ? "umad" : "device", where);
 	}
 }
 
@@ -260,6 +267,7 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "provider", required_argument, NULL, 'p' },
 		{ "device", required_argument, NULL, 'd' },
+		{ "umad", required_argument, NULL, 'a' },
 		{ "mode", required_argument, NULL, 'm' },
 		{ "no-netlink", no_argument, NULL, 'n' },
 		{ "crc", required_argument, NULL, 'c' },
@@ -285,6 +293,9 @@ int main(int argc, char **argv)
 			break;
 		case 'd':
 			set_or_die(&set, "device", optarg);
+			break;
+		case 'a':
+			set_or_die(&set, "umad", optarg);
 			break;
 		case 'm':
 			set_or_die(&set, "mode", optarg);

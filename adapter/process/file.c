@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "adapter/process/fdtab.h"
 #include "adapter/process/libc.h"
+#include "adapter/process/umad.h"
 
 struct fd_slot *fdtab_chunks[FDTAB_CHUNKS];
 
@@ -30,6 +31,12 @@ static ssize_t dead_write(struct host_file *file, const void *buf, size_t count)
 	return -EIO;
 }
 
+static ssize_t dead_read(struct host_file *file, void *buf, size_t count)
+{
+	(void)file, (void)buf, (void)count;
+	return -EIO;
+}
+
 static int dead_ioctl(struct host_file *file, unsigned long request, void *arg)
 {
 	(void)file, (void)request, (void)arg;
@@ -38,6 +45,7 @@ static int dead_ioctl(struct host_file *file, unsigned long request, void *arg)
 
 static const struct host_file_ops dead_ops = {
 	.name = "file of the parent process",
+	.read = dead_read,
 	.write = dead_write,
 	.ioctl = dead_ioctl,
 };
@@ -109,6 +117,7 @@ static void fork_child(void)
 	engine_fork_child();
 	cm_fork_child();
 	device_fork_child();
+	umad_fork_child();
 }
 
 static void fd_init(void)

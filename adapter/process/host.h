@@ -125,6 +125,8 @@ struct host_file;
 struct host_file_ops {
 	const char *name; /* for messages: "rdma_cm" */
 	ssize_t (*write)(struct host_file *file, const void *buf, size_t count); /* NULL: EINVAL */
+	ssize_t (*read)(struct host_file *file, void *buf,
+			size_t count); /* NULL: the real descriptor's */
 	int (*ioctl)(struct host_file *file, unsigned long request, void *arg);	 /* NULL: ENOTTY */
 	void (*release)(
 		struct host_file *file); /* last descriptor closed, last operation over; frees */

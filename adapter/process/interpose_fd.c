@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/close_range.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/uio.h>
@@ -92,6 +93,67 @@ static ssize_t file_writev(int fd, const struct iovec *iov, int count)
 INTERPOSE ssize_t writev(int fd, const struct iovec *iov, int count)
 {
 	return host_fd_ours(fd) ? file_writev(fd, iov, count) : REAL(writev)(fd, iov, count);
+}
+
+static void put_file(void *file)
+{
+	host_file_put(file);
+}
+
+static ssize_t file_read(int fd, void *buf, size_t count)
+{
+	bool real;
+	struct host_file *file = command_file(fd, &real);
+	int saved_errno = errno;
+	ssize_t ret;
+
+	if (!file)
+		return real ? REAL(read)(fd, buf, count) : -1;
+	if (!file->ops->read) {
+		host_file_put(file);
+		return REAL(read)(fd, buf, count);
+	}
+	/* it may wait, and the thread be cancelled meanwhile */
+	pthread_cleanup_push(put_file, file);
+	ret = file->ops->read(file, buf, count);
+	pthread_cleanup_pop(1);
+	errno = ret < 0 ? (int)-ret : saved_errno;
+	return ret < 0 ? -1 : ret;
+}
+
+INTERPOSE ssize_t read(int fd, void *buf, size_t count)
+{
+	return host_fd_ours(fd) ? file_read(fd, buf, count) : REAL(read)(fd, buf, count);
+}
+
+/* what fortified programs call */
+ssize_t __read_chk(int fd, void *buf, size_t count, size_t room);
+
+INTERPOSE ssize_t __read_chk(int fd, void *buf, size_t count, size_t room)
+{
+	return host_fd_ours(fd) && count <= room ? file_read(fd, buf, count) :
+						   REAL(__read_chk)(fd, buf, count, room);
+}
+
+static ssize_t file_readv(int fd, const struct iovec *iov, int count)
+{
+	struct host_file *file = host_file_get(fd);
+	bool special = file && file->ops->read;
+
+	if (file)
+		host_file_put(file);
+	if (!special)
+		return REAL(readv)(fd, iov, count);
+	/* one MAD is one read */
+	if (count == 1)
+		return file_read(fd, iov[0].iov_base, iov[0].iov_len);
+	errno = EINVAL;
+	return -1;
+}
+
+INTERPOSE ssize_t readv(int fd, const struct iovec *iov, int count)
+{
+	return host_fd_ours(fd) ? file_readv(fd, iov, count) : REAL(readv)(fd, iov, count);
 }
 
 static int file_ioctl(int fd, unsigned long request, void *arg)

@@ -65,28 +65,46 @@ enum {
 	DEVICE_NAME_ROOM = 32
 };
 
-/* What the device at @index will be called. */
-static void device_name(const struct settings *set, unsigned int index, char name[DEVICE_NAME_ROOM])
+/* What the device at @index of a list will be called. */
+static void device_name(const struct settings_device *list, unsigned int index, bool umad,
+			char name[DEVICE_NAME_ROOM])
 {
-	const char *given = set->devices[index].name;
-
-	if (given[0])
-		snprintf(name, DEVICE_NAME_ROOM, "%s", given);
+	if (list[index].name[0])
+		snprintf(name, DEVICE_NAME_ROOM, "%s", list[index].name);
 	else
-		snprintf(name, DEVICE_NAME_ROOM, "erdma_%u", index);
+		snprintf(name, DEVICE_NAME_ROOM, "%s_%u", umad ? "roce" : "erdma", index);
 }
 
-static bool set_device(struct settings *set, const char *value, char *err, size_t size)
+/* Is the name that @list[@index] will have one of the first @count of another list, or the same? */
+static bool name_is_taken(const struct settings_device *list, unsigned int index, bool umad,
+			  const struct settings_device *others, unsigned int count,
+			  bool others_umad, char mine[DEVICE_NAME_ROOM])
 {
-	char mine[DEVICE_NAME_ROOM], others[DEVICE_NAME_ROOM];
-	struct settings_device *dev;
+	char name[DEVICE_NAME_ROOM];
 	unsigned int i;
+
+	device_name(list, index, umad, mine);
+	for (i = 0; i < count; i++) {
+		device_name(others, i, others_umad, name);
+		if (!strcmp(mine, name))
+			return true;
+	}
+	return false;
+}
+
+/* Add what @value describes to the adapters, or to the devices with a user-MAD interface. */
+static bool set_device(struct settings *set, bool umad, const char *value, char *err, size_t size)
+{
+	struct settings_device *list = umad ? set->umads : set->devices;
+	unsigned int *count = umad ? &set->numads : &set->ndevices;
+	char mine[DEVICE_NAME_ROOM];
+	struct settings_device *dev;
 	const char *comma = strchr(value, ',');
 	size_t len = comma ? (size_t)(comma - value) : strlen(value);
 
-	if (set->ndevices == SETTINGS_MAX_DEVICES)
+	if (*count == SETTINGS_MAX_DEVICES)
 		return complain(err, size, "more than %d devices", SETTINGS_MAX_DEVICES);
-	dev = &set->devices[set->ndevices];
+	dev = &list[*count];
 	memset(dev, 0, sizeof(*dev));
 	if (len >= sizeof(dev->where))
 		return complain(
@@ -119,18 +137,16 @@ static bool set_device(struct settings *set, const char *value, char *err, size_
 		}
 		strcpy(dev->name, name);
 	}
-	if (!dev->where[0] && !dev->name[0])
+	if (!dev->where[0] && (umad || !dev->name[0]))
 		return complain(err, size, "device is empty; give an interface or an address");
-	device_name(set, set->ndevices, mine);
-	for (i = 0; i < set->ndevices; i++) {
-		device_name(set, i, others);
-		if (!strcmp(mine, others))
-			return complain(
-				err, size,
-				"two devices are named \"%s\"; one without a name is erdma_ and its place in the list",
-				mine);
-	}
-	set->ndevices++;
+	if (name_is_taken(list, *count, umad, list, *count, umad, mine) ||
+	    name_is_taken(list, *count, umad, umad ? set->devices : set->umads,
+			  umad ? set->ndevices : set->numads, !umad, mine))
+		return complain(
+			err, size,
+			"two devices are named \"%s\"; one without a name is %s_ and its place in the list",
+			mine, umad ? "roce" : "erdma");
+	++*count;
 	return true;
 }
 
@@ -170,7 +186,9 @@ bool settings_set(struct settings *set, const char *key, const char *value, char
 		strcpy(set->drivers, value);
 		found = 0;
 	} else if (!strcmp(key, "device")) {
-		return set_device(set, value, err, size);
+		return set_device(set, false, value, err, size);
+	} else if (!strcmp(key, "umad")) {
+		return set_device(set, true, value, err, size);
 	} else {
 		return complain(err, size, "\"%.64s\" is no setting", key);
 	}
@@ -214,11 +232,13 @@ bool settings_format(const struct settings *set, char *buf, size_t size)
 		       level_names[set->pub.log_level]);
 	if (set->drivers[0] && len < size)
 		len += snprintf(buf + len, size - len, ";drivers=%s", set->drivers);
-	for (i = 0; i < set->ndevices && len < size; i++) {
-		const struct settings_device *dev = &set->devices[i];
+	for (i = 0; i < set->ndevices + set->numads && len < size; i++) {
+		bool umad = i >= set->ndevices;
+		const struct settings_device *dev = umad ? &set->umads[i - set->ndevices] :
+							   &set->devices[i];
 
-		len += snprintf(buf + len, size - len, ";device=%s%s%s", dev->where,
-				dev->name[0] ? ",name=" : "", dev->name);
+		len += snprintf(buf + len, size - len, ";%s=%s%s%s", umad ? "umad" : "device",
+				dev->where, dev->name[0] ? ",name=" : "", dev->name);
 	}
 	return len < size;
 }

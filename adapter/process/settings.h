@@ -2,10 +2,10 @@
 /*
  * Settings on their way from erdma-run to the library in the program: one environment variable,
  *
- *   ERDMA_HOST="mode=iwarp;netlink=on;crc=off;mulpdu=0;log=error;drivers=PATH;device=eth0,name=erdma_0"
+ *   ERDMA_HOST="mode=iwarp;netlink=on;crc=off;mulpdu=0;log=error;drivers=PATH;device=eth0,name=erdma_0;umad=eth0,name=roce_0"
  *
- * Items may be left out and come in any order; "device" may be repeated.  Everything else is an
- * error.
+ * Items may be left out and come in any order; "device" and "umad" may be repeated.  Everything
+ * else is an error.
  */
 #ifndef EA_SETTINGS_H
 #define EA_SETTINGS_H
@@ -32,6 +32,8 @@ struct settings {
 	struct host_settings pub;
 	unsigned int ndevices; /* 0: one device with default values */
 	struct settings_device devices[SETTINGS_MAX_DEVICES];
+	unsigned int numads; /* devices with a user-MAD interface */
+	struct settings_device umads[SETTINGS_MAX_DEVICES];
 	char drivers[SETTINGS_MAX_PATH]; /* for RDMAV_DRIVERS; empty: leave alone */
 };
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "adapter/process/device.h"
 #include "adapter/process/libc.h"
+#include "adapter/process/umad.h"
 #include "adapter/process/uverbs.h"
 #include "adapter/process/vfs.h"
 
@@ -288,9 +289,9 @@ void sysfs_build(void)
 	vfs_add_dir("/sys/bus/pci/devices", true);
 	vfs_add_dir("/sys/bus/pci/drivers", true);
 	vfs_add_file("/sys/class/infiniband_verbs/abi_version", "%d\n", DEVICE_UVERBS_ABI);
-	vfs_add_file("/sys/class/infiniband_mad/abi_version", "5\n");
 	vfs_add_dir("/sys/devices/pcied0a:00", false);
 	for (i = 0; i < count; i++)
 		build_device(host_dev_get(i));
 	build_cm();
+	umad_sysfs_build();
 }
