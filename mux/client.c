@@ -619,6 +619,7 @@ static void handle_frame(struct client *c, const struct mux_frame *req)
 		*ans = c->rec->last_async;
 		ans->op_code = MUX_OP_MAD;
 		c->stats.ambiguous++;
+		c->port->stats.crossed++;
 	} else {
 		ans->op_code = req->op_code;
 		memcpy(ans->sgid, req->sgid, MUX_GID_SIZE);

@@ -271,6 +271,7 @@ static json_t *cmd_stats(struct mux *mux, const json_t *req)
 		json_object_set_new(port, "rx", message_counts(p->stats.rx));
 		set_int(port, "hairpin", p->stats.hairpin);
 		set_int(port, "built", p->stats.built);
+		set_int(port, "crossed", p->stats.crossed);
 		set_int(port, "received", p->stats.umad_in);
 		set_int(port, "written", st.sent);
 		set_int(port, "write_errors", st.failed);

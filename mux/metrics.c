@@ -98,6 +98,11 @@ static void write_ports(FILE *f, struct mux *mux)
 	FOR_PORTS(mux, p)
 	fprintf(f, "rdmacm_mux_built_total{device=\"%s\",port=\"%u\"} %llu\n", p->device, p->real,
 		(unsigned long long)p->stats.built);
+	head(f, "crossed_total", "counter",
+	     "Answers that carried a MAD again, because the client may have taken it for an answer");
+	FOR_PORTS(mux, p)
+	fprintf(f, "rdmacm_mux_crossed_total{device=\"%s\",port=\"%u\"} %llu\n", p->device, p->real,
+		(unsigned long long)p->stats.crossed);
 	head(f, "umad_writes_total", "counter", "Writes to the kernel by result");
 	FOR_PORTS(mux, p)
 	{

@@ -177,7 +177,8 @@ struct port_stats {
 	uint64_t tx[CM_ATTR_COUNT]; /* accepted from clients */
 	uint64_t rx[CM_ATTR_COUNT]; /* received for clients, hairpins included */
 	uint64_t hairpin;
-	uint64_t built; /* made by the mux */
+	uint64_t built;	  /* made by the mux */
+	uint64_t crossed; /* answers that carried a MAD again */
 	uint64_t umad_in;
 	uint64_t drop[DROP_COUNT];
 };
@@ -392,6 +393,8 @@ void state_close(struct state *st);
 void state_freeze(struct state *st);
 struct session_head *state_session_head(struct state *st);
 struct session_rec *state_session_recs(struct state *st);
+/* The table takes room in the file as it grows. */
+void state_back_sessions(struct state *st, struct session_table *t);
 bool state_checked(const struct state *st);
 struct client_rec *state_client_get(struct state *st);
 void state_client_put(struct state *st, struct client_rec *rec);

@@ -220,10 +220,10 @@ static void print_stats(const json_t *ans)
 	       num(ans, "bytes_per_client"), num(ans, "bytes_per_session"));
 	json_array_foreach(json_object_get(ans, "ports"), i, port)
 	{
-		printf("%s/%lld: %lld received, %lld written, %lld write errors, %lld inside, %lld own\n",
+		printf("%s/%lld: %lld received, %lld written, %lld write errors, %lld inside, %lld own, %lld crossed\n",
 		       str(port, "device"), num(port, "port"), num(port, "received"),
 		       num(port, "written"), num(port, "write_errors"), num(port, "hairpin"),
-		       num(port, "built"));
+		       num(port, "built"), num(port, "crossed"));
 		print_counts("sent", json_object_get(port, "tx"));
 		print_counts("received", json_object_get(port, "rx"));
 		print_counts("dropped", json_object_get(port, "dropped"));

@@ -508,7 +508,10 @@ static int make_tables(struct mux *mux)
 	mux->sessions = session_table_new(state_session_head(mux->state),
 					  state_session_recs(mux->state), mux->cfg->max_sessions,
 					  state_checked(mux->state), durations);
-	return mux->sessions ? 0 : errno;
+	if (!mux->sessions)
+		return errno;
+	state_back_sessions(mux->state, mux->sessions);
+	return 0;
 }
 
 static int make_ports(struct mux *mux)

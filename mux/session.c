@@ -20,12 +20,13 @@ struct session_table {
 	uint32_t *by_vid, *by_local, *by_peer, *by_reply;
 	uint32_t mask;
 	uint32_t capacity;
-	uint32_t used; /* highest index ever used, plus one */
 	uint32_t free; /* list through owner_next */
 	uint32_t count;
 	uint32_t per_state[S_STATES];
 	uint64_t key;
 	bool checked;
+	bool (*reserve)(void *ctx, uint32_t s);
+	void *reserve_ctx;
 	uint32_t duration[T_COUNT];
 	uint32_t timer_head[T_COUNT], timer_tail[T_COUNT];
 };
@@ -360,6 +361,13 @@ void session_table_durations(struct session_table *t, const uint32_t durations[T
 	memcpy(t->duration, durations, sizeof(t->duration));
 }
 
+void session_table_backing(struct session_table *t, bool (*reserve)(void *ctx, uint32_t s),
+			   void *ctx)
+{
+	t->reserve = reserve;
+	t->reserve_ctx = ctx;
+}
+
 void session_owner_init(struct session_owner *o, uint64_t serial)
 {
 	*o = (struct session_owner){ .serial = serial, .head = SESSION_NONE, .tail = SESSION_NONE };
@@ -394,8 +402,9 @@ uint32_t session_create(struct session_table *t, struct session_owner *o,
 
 	if (s != SESSION_NONE)
 		t->free = t->links[s].owner_next;
-	else if (t->used < t->capacity)
-		s = t->used++;
+	else if (t->head->used < t->capacity &&
+		 (!t->reserve || t->reserve(t->reserve_ctx, t->head->used)))
+		s = t->head->used++;
 	else
 		return SESSION_NONE;
 	r = &t->recs[s];
@@ -444,23 +453,22 @@ uint32_t session_restore(struct session_table *t, uint64_t now_ms,
 	struct session_owner *o;
 	struct session_rec *r;
 	uint64_t(*order)[2];
-	uint32_t kept = 0;
+	uint32_t used, kept = 0;
 
 	*broken = 0;
-	/* A used record has a state; the file is sparse beyond the last one. */
-	for (uint32_t s = 0; s < t->capacity; s++)
-		if (t->recs[s].state != S_FREE)
-			t->used = s + 1;
-	order = calloc(t->used ? t->used : 1, sizeof(*order));
+	if (t->head->used > t->capacity)
+		t->head->used = t->capacity;
+	used = t->head->used;
+	order = calloc(used ? used : 1, sizeof(*order));
 	if (!order)
 		return 0;
-	for (uint32_t s = 0; s < t->used; s++) {
+	for (uint32_t s = 0; s < used; s++) {
 		order[s][0] = t->recs[s].used_ms;
 		order[s][1] = s;
 	}
 	/* The timer lists are sorted by time of last use. */
-	qsort(order, t->used, sizeof(*order), by_used);
-	for (uint32_t i = 0; i < t->used; i++) {
+	qsort(order, used, sizeof(*order), by_used);
+	for (uint32_t i = 0; i < used; i++) {
 		uint32_t s = (uint32_t)order[i][1];
 
 		r = &t->recs[s];
@@ -685,7 +693,7 @@ uint32_t session_next_of(const struct session_table *t, uint32_t s)
 
 uint32_t session_walk(const struct session_table *t, uint32_t s)
 {
-	for (; s < t->used; s++)
+	for (; s < t->head->used; s++)
 		if (t->recs[s].state != S_FREE)
 			return s;
 	return SESSION_NONE;

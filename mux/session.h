@@ -122,7 +122,7 @@ struct session_table;
 struct session_head {
 	uint64_t vid_key;
 	uint32_t vid_counter;
-	uint32_t reserved;
+	uint32_t used; /* records from this index on were never used */
 };
 
 /*
@@ -135,6 +135,12 @@ struct session_table *session_table_new(struct session_head *head, struct sessio
 					const uint32_t durations[T_COUNT]);
 void session_table_free(struct session_table *t);
 void session_table_durations(struct session_table *t, const uint32_t durations[T_COUNT]);
+/*
+ * Before record s is used for the first time reserve(ctx, s) is called; if it returns false, the table counts as full.
+ * Without one the memory of all records is there.
+ */
+void session_table_backing(struct session_table *t, bool (*reserve)(void *ctx, uint32_t s),
+			   void *ctx);
 
 /*
  * Takes over the records of an earlier run: for each whose sum holds calls owner_of(ctx, rec), which returns

@@ -8,6 +8,10 @@
  * service manager (sd_notify's FDSTORE), each under a name that says what it is:
  *   client/SERIAL            umad/DEVICE/PORT/AGENT
  *
+ * The file is sparse, and takes room only for records that have been in use: each kind of record has a mark beyond which none
+ * ever was, which a restart does not look behind. Room is reserved before it is touched, so that a full file system
+ * makes a table full rather than killing the process.
+ *
  * Without a file the records are ordinary memory.
  */
 #include <errno.h>
@@ -26,11 +30,13 @@
 #include "mux/mux.h"
 
 #define STATE_MAGIC	    0x3178756d6d637264ULL
-#define STATE_VERSION	    1
+#define STATE_VERSION	    2
 #define MAX_GID_RECS	    65536
 #define HEADER_SIZE	    4096
 #define BOOT_ID_SIZE	    36
 #define FIRST_CLIENT_SERIAL 16
+/* The file grows in such steps. */
+#define GROW_SIZE 16384
 
 struct state_header {
 	uint64_t magic;
@@ -39,7 +45,15 @@ struct state_header {
 	uint32_t clients, gids, sessions;
 	char boot_id[BOOT_ID_SIZE + 4];
 	uint64_t next_serial;
+	uint32_t used_clients, used_gids; /* records from these on were never used */
 	struct session_head sessions_head;
+};
+
+/* The records of one kind. */
+struct area {
+	char *recs;
+	size_t size;	    /* of one */
+	size_t backed, end; /* offsets in the file */
 };
 
 struct kept_fd {
@@ -57,6 +71,7 @@ struct state {
 	struct client_rec *clients;
 	struct gid_rec *gids;
 	struct session_rec *sessions;
+	struct area client_area, gid_area, session_area;
 	uint32_t *free_clients, *free_gids;
 	uint32_t n_free_clients, n_free_gids;
 };
@@ -129,6 +144,44 @@ static bool same_layout(const struct state_header *a, const struct state_header 
 	return memcmp(a, b, offsetof(struct state_header, next_serial)) == 0;
 }
 
+/* The file's room up to offset end. */
+static int back(struct state *st, struct area *a, size_t end)
+{
+	size_t size;
+	int err = 0;
+
+	while (!err && a->backed < end) {
+		size = a->end - a->backed < GROW_SIZE ? a->end - a->backed : GROW_SIZE;
+		err = posix_fallocate(st->fd, (off_t)a->backed, (off_t)size);
+		if (!err)
+			a->backed += size;
+	}
+	return err;
+}
+
+/* Makes record i usable. */
+static bool reserve(struct state *st, struct area *a, uint32_t i)
+{
+	size_t end = (size_t)(a->recs - (char *)st->map) + ((size_t)i + 1) * a->size;
+	int err;
+
+	if (st->fd < 0 || end <= a->backed)
+		return true;
+	err = back(st, a, end);
+	if (err)
+		log_err("event=state_full size=%zu reason=\"%s\" "
+			"hint=\"the file system of the state file has no room\"",
+			end, strerror(err));
+	return !err;
+}
+
+static bool reserve_session(void *ctx, uint32_t i)
+{
+	struct state *st = ctx;
+
+	return reserve(st, &st->session_area, i);
+}
+
 static int open_file(struct state *st, const char *path, const struct state_header *want)
 {
 	struct state_header have;
@@ -157,13 +210,79 @@ static int open_file(struct state *st, const char *path, const struct state_head
 			return err;
 		}
 	}
+	err = posix_fallocate(st->fd, 0, HEADER_SIZE);
+	if (err) {
+		fprintf(stderr, "rdmacm-mux: no room for state file %s: %s\n", path, strerror(err));
+		return err;
+	}
 	st->map = mmap(NULL, st->size, PROT_READ | PROT_WRITE, MAP_SHARED, st->fd, 0);
 	return st->map == MAP_FAILED ? errno : 0;
 }
 
+/* Lays out an area of count records behind what is at *offset; the first used ones have their room. */
+static int make_area(struct state *st, struct area *a, size_t *offset, size_t size, uint32_t count,
+		     uint32_t used)
+{
+	*a = (struct area){
+		.recs = (char *)st->map + *offset,
+		.size = size,
+		.backed = *offset,
+		.end = *offset + round_page(size * count),
+	};
+	*offset = a->end;
+	/* A file that somebody copied may have lost it. */
+	return st->fd >= 0 && used ? back(st, a, a->backed + size * used) : 0;
+}
+
+/* Lists the records of one kind that are free, the first ones last. */
+static uint32_t *list_free(const struct area *a, uint32_t count, uint32_t used, size_t serial_off,
+			   uint32_t *n)
+{
+	uint32_t *list = calloc(count, sizeof(*list));
+
+	*n = 0;
+	for (uint32_t i = count; list && i--;)
+		if (i >= used || !*(const uint64_t *)(a->recs + i * a->size + serial_off))
+			list[(*n)++] = i;
+	return list;
+}
+
+static int make_areas(struct state *st)
+{
+	struct state_header *h = st->header;
+	size_t offset = HEADER_SIZE;
+	int err;
+
+	if (h->used_clients > h->clients)
+		h->used_clients = h->clients;
+	if (h->used_gids > h->gids)
+		h->used_gids = h->gids;
+	if (h->sessions_head.used > h->sessions)
+		h->sessions_head.used = h->sessions;
+	err = make_area(st, &st->client_area, &offset, sizeof(*st->clients), h->clients,
+			h->used_clients);
+	if (!err)
+		err = make_area(st, &st->gid_area, &offset, sizeof(*st->gids), h->gids,
+				h->used_gids);
+	if (!err)
+		err = make_area(st, &st->session_area, &offset, sizeof(*st->sessions), h->sessions,
+				h->sessions_head.used);
+	if (err) {
+		fprintf(stderr, "rdmacm-mux: no room for the state file: %s\n", strerror(err));
+		return err;
+	}
+	st->clients = (struct client_rec *)st->client_area.recs;
+	st->gids = (struct gid_rec *)st->gid_area.recs;
+	st->sessions = (struct session_rec *)st->session_area.recs;
+	st->free_clients = list_free(&st->client_area, h->clients, h->used_clients,
+				     offsetof(struct client_rec, serial), &st->n_free_clients);
+	st->free_gids = list_free(&st->gid_area, h->gids, h->used_gids,
+				  offsetof(struct gid_rec, serial), &st->n_free_gids);
+	return st->free_clients && st->free_gids ? 0 : ENOMEM;
+}
+
 struct state *state_open(struct mux *mux, const char *path)
 {
-	size_t clients, gids, sessions;
 	struct state *st = calloc(1, sizeof(*st));
 	struct state_header want;
 	int err = ENOMEM;
@@ -173,10 +292,9 @@ struct state *state_open(struct mux *mux, const char *path)
 	fill_header(&want, mux->cfg);
 	st->mux = mux;
 	st->fd = -1;
-	clients = round_page((size_t)want.clients * sizeof(struct client_rec));
-	gids = round_page((size_t)want.gids * sizeof(struct gid_rec));
-	sessions = round_page((size_t)want.sessions * sizeof(struct session_rec));
-	st->size = HEADER_SIZE + clients + gids + sessions;
+	st->size = HEADER_SIZE + round_page((size_t)want.clients * sizeof(struct client_rec)) +
+		   round_page((size_t)want.gids * sizeof(struct gid_rec)) +
+		   round_page((size_t)want.sessions * sizeof(struct session_rec));
 	st->map = MAP_FAILED;
 	if (path) {
 		err = open_file(st, path, &want);
@@ -189,24 +307,11 @@ struct state *state_open(struct mux *mux, const char *path)
 			goto err;
 	}
 	st->header = st->map;
-	st->clients = (void *)((char *)st->map + HEADER_SIZE);
-	st->gids = (void *)((char *)st->clients + clients);
-	st->sessions = (void *)((char *)st->gids + gids);
 	if (st->header->magic != STATE_MAGIC)
 		*st->header = want;
-	st->free_clients = calloc(want.clients, sizeof(uint32_t));
-	st->free_gids = calloc(want.gids, sizeof(uint32_t));
-	if (!st->free_clients || !st->free_gids) {
-		err = ENOMEM;
+	err = make_areas(st);
+	if (err)
 		goto err;
-	}
-	/* Without a file nothing can be in use, and looking would touch all of the memory. */
-	for (uint32_t i = want.clients; i--;)
-		if (!path || !st->clients[i].serial)
-			st->free_clients[st->n_free_clients++] = i;
-	for (uint32_t i = want.gids; i--;)
-		if (!path || !st->gids[i].serial)
-			st->free_gids[st->n_free_gids++] = i;
 	return st;
 
 err:
@@ -243,6 +348,11 @@ struct session_rec *state_session_recs(struct state *st)
 	return st->sessions;
 }
 
+void state_back_sessions(struct state *st, struct session_table *t)
+{
+	session_table_backing(t, reserve_session, st);
+}
+
 bool state_checked(const struct state *st)
 {
 	return st->fd >= 0;
@@ -256,10 +366,17 @@ uint64_t state_next_serial(struct state *st)
 struct client_rec *state_client_get(struct state *st)
 {
 	struct client_rec *rec;
+	uint32_t i;
 
 	if (!st->n_free_clients)
 		return NULL;
-	rec = &st->clients[st->free_clients[--st->n_free_clients]];
+	i = st->free_clients[st->n_free_clients - 1];
+	if (!reserve(st, &st->client_area, i))
+		return NULL;
+	st->n_free_clients--;
+	if (st->header->used_clients <= i)
+		st->header->used_clients = i + 1;
+	rec = &st->clients[i];
 	memset(rec, 0, sizeof(*rec));
 	return rec;
 }
@@ -285,7 +402,12 @@ uint32_t state_gid_get(struct state *st, uint64_t serial, const uint8_t *gid)
 
 	if (!st->n_free_gids)
 		return UINT32_MAX;
-	i = st->free_gids[--st->n_free_gids];
+	i = st->free_gids[st->n_free_gids - 1];
+	if (!reserve(st, &st->gid_area, i))
+		return UINT32_MAX;
+	st->n_free_gids--;
+	if (st->header->used_gids <= i)
+		st->header->used_gids = i + 1;
 	rec = &st->gids[i];
 	rec->serial = serial;
 	memcpy(rec->gid, gid, MUX_GID_SIZE);
@@ -477,7 +599,7 @@ static unsigned int restore_clients(struct state *st)
 	unsigned int n = 0;
 	char name[64];
 
-	for (uint32_t i = 0; i < st->header->clients; i++) {
+	for (uint32_t i = 0; i < st->header->used_clients; i++) {
 		struct client_rec *rec = &st->clients[i];
 		struct mux_port *p;
 		struct client *c;
@@ -513,7 +635,7 @@ void state_restore(struct mux *mux)
 
 	if (st->fd >= 0) {
 		clients = restore_clients(st);
-		for (uint32_t i = 0; i < st->header->gids; i++) {
+		for (uint32_t i = 0; i < st->header->used_gids; i++) {
 			struct gid_rec *rec = &st->gids[i];
 			struct client *c;
 

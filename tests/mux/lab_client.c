@@ -3,8 +3,11 @@
  * Clients for muxes on real devices: whole CM exchanges through the kernel, with every id and address checked. Says "ok WHAT" or
  * "FAIL WHAT" for each point; exit status 0 if all are ok.
  *
- *	mux_lab [--short | --load] SOCKET-0 ADDRESS ADDRESS SOCKET-1 ADDRESS
+ *	mux_lab [--short | --load | --hold COUNT] SOCKET-0 ADDRESS ADDRESS SOCKET-1 ADDRESS
  *	mux_lab --local SOCKET ADDRESS ADDRESS
+ *
+ * --hold makes COUNT connections. For each line that it reads, which names what happened meanwhile, it ends one of them, and makes
+ * and ends another.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -44,6 +47,12 @@ static void point(bool ok, const char *fmt, ...)
 	va_end(ap);
 	printf("\n");
 	fflush(stdout);
+}
+
+/* Two of this program may be clients of one mux at a time. */
+static uint64_t ca_guid(unsigned int number)
+{
+	return (uint64_t)getpid() << 16 | number;
 }
 
 static void address(uint8_t *gid, const char *text)
@@ -110,53 +119,74 @@ struct side {
 	uint64_t guid;
 };
 
-/* One connection with MRA, from opening to its end; ids are those of the sides. */
-static bool connection(const struct side *a, const struct side *b, bool mra)
+/* An established connection: the ids that the peers know. */
+struct held {
+	uint32_t a_id, b_id, va, vb;
+};
+
+/* One connection from REQ to RTU, with MRA if wanted; ids are those of the sides. */
+static bool establish(const struct side *a, const struct side *b, bool mra, struct held *h)
 {
 	uint8_t mad[MAD], in[MAD];
-	uint32_t va, vb;
 	uint64_t tid;
 
+	h->a_id = a->id;
+	h->b_id = b->id;
 	mad_req(mad, a->id, 0xaabbccdd00000000 | a->id, a->gid, b->gid, a->guid, 0x111, SERVICE);
 	if (!exchange(a->fd, a->gid, mad, b->fd, b->gid, in))
 		return false;
-	va = be32(in + M_LOCAL);
+	h->va = be32(in + M_LOCAL);
 	tid = be64(in + M_TID);
-	if (va == a->id || va >> 24 == 0 || memcmp(in + 32, mad + 32, MAD - 32) != 0)
+	if (h->va == a->id || h->va >> 24 == 0 || memcmp(in + 32, mad + 32, MAD - 32) != 0)
 		return false;
 	settle();
 	if (mra) {
-		mad_pair(mad, MRA, b->id, va, tid);
+		mad_pair(mad, MRA, b->id, h->va, tid);
 		if (!exchange(b->fd, b->gid, mad, a->fd, a->gid, in) ||
 		    be32(in + M_REMOTE) != a->id)
 			return false;
 		settle();
 	}
-	mad_rep(mad, b->id, va, tid, b->guid, 0x222);
+	mad_rep(mad, b->id, h->va, tid, b->guid, 0x222);
 	if (!exchange(b->fd, b->gid, mad, a->fd, a->gid, in))
 		return false;
-	vb = be32(in + M_LOCAL);
+	h->vb = be32(in + M_LOCAL);
 	/* The client's transaction id comes back whole, though the kernel changes half of it. */
-	if (be32(in + M_REMOTE) != a->id || vb >> 24 == 0 ||
+	if (be32(in + M_REMOTE) != a->id || h->vb >> 24 == 0 ||
 	    be64(in + M_TID) != (0xaabbccdd00000000 | a->id))
 		return false;
 	settle();
-	mad_pair(mad, RTU, a->id, vb, be64(in + M_TID));
+	mad_pair(mad, RTU, a->id, h->vb, be64(in + M_TID));
 	if (!exchange(a->fd, a->gid, mad, b->fd, b->gid, in) || be32(in + M_REMOTE) != b->id ||
-	    be32(in + M_LOCAL) != va)
-		return false;
-	settle();
-	mad_pair(mad, DREQ, b->id, va, 0x1234567800000000 | b->id);
-	if (!exchange(b->fd, b->gid, mad, a->fd, a->gid, in) || be32(in + M_REMOTE) != a->id ||
-	    be32(in + M_LOCAL) != vb)
-		return false;
-	settle();
-	mad_pair(mad, DREP, a->id, vb, be64(in + M_TID));
-	if (!exchange(a->fd, a->gid, mad, b->fd, b->gid, in) || be32(in + M_REMOTE) != b->id ||
-	    be64(in + M_TID) != (0x1234567800000000 | b->id))
+	    be32(in + M_LOCAL) != h->va)
 		return false;
 	settle();
 	return true;
+}
+
+/* Ends it from b's side. */
+static bool finish(const struct side *a, const struct side *b, const struct held *h)
+{
+	uint8_t mad[MAD], in[MAD];
+
+	mad_pair(mad, DREQ, h->b_id, h->va, 0x1234567800000000 | h->b_id);
+	if (!exchange(b->fd, b->gid, mad, a->fd, a->gid, in) || be32(in + M_REMOTE) != h->a_id ||
+	    be32(in + M_LOCAL) != h->vb)
+		return false;
+	settle();
+	mad_pair(mad, DREP, h->a_id, h->vb, be64(in + M_TID));
+	if (!exchange(a->fd, a->gid, mad, b->fd, b->gid, in) || be32(in + M_REMOTE) != h->b_id ||
+	    be64(in + M_TID) != (0x1234567800000000 | h->b_id))
+		return false;
+	settle();
+	return true;
+}
+
+static bool connection(const struct side *a, const struct side *b, bool mra)
+{
+	struct held h;
+
+	return establish(a, b, mra, &h) && finish(a, b, &h);
 }
 
 static void open_side(struct side *s, const char *path, const char *addr, uint64_t guid)
@@ -233,8 +263,8 @@ static int local(char **argv)
 {
 	struct side a, b;
 
-	open_side(&a, argv[0], argv[1], 0x1001);
-	open_side(&b, argv[0], argv[2], 0x1002);
+	open_side(&a, argv[0], argv[1], ca_guid(1));
+	open_side(&b, argv[0], argv[2], ca_guid(2));
 	point(connection(&a, &b, true), "a connection between two clients of one mux");
 	close(a.fd);
 	close(b.fd);
@@ -247,8 +277,8 @@ static int load(char **argv)
 	unsigned int good = 0, bad = 0;
 	struct side a, b;
 
-	open_side(&a, argv[0], argv[1], 0x1001);
-	open_side(&b, argv[3], argv[4], 0x1002);
+	open_side(&a, argv[0], argv[1], ca_guid(1));
+	open_side(&b, argv[3], argv[4], ca_guid(2));
 	for (; now_ms() < until; a.id++, b.id++) {
 		if (connection(&a, &b, false))
 			good++;
@@ -260,17 +290,41 @@ static int load(char **argv)
 	return !(good > 5 && bad <= 1);
 }
 
+static int hold(unsigned int count, char **argv)
+{
+	struct held *held = calloc(count, sizeof(*held));
+	struct side a, b;
+	unsigned int n = 0;
+	char line[128];
+
+	open_side(&a, argv[0], argv[1], ca_guid(1));
+	open_side(&b, argv[3], argv[4], ca_guid(2));
+	for (; n < count; n++, a.id++, b.id++)
+		if (!establish(&a, &b, true, &held[n]))
+			break;
+	point(n == count, "%u connections are held", n);
+	while (n && fgets(line, sizeof(line), stdin)) {
+		line[strcspn(line, "\n")] = '\0';
+		point(finish(&a, &b, &held[--n]), "an old one ends after %s", line);
+		point(connection(&a, &b, true), "a new one after %s", line);
+		a.id++;
+		b.id++;
+	}
+	free(held);
+	return failures != 0;
+}
+
 static int full(char **argv, bool brief)
 {
 	const unsigned int many = 100;
 	struct side a, c, b;
 	unsigned int n = 0;
 
-	open_side(&a, argv[0], argv[1], 0x1001);
-	open_side(&b, argv[3], argv[4], 0x1002);
+	open_side(&a, argv[0], argv[1], ca_guid(1));
+	open_side(&b, argv[3], argv[4], ca_guid(2));
 	if (brief)
 		return !connection(&a, &b, true);
-	open_side(&c, argv[0], argv[2], 0x1003);
+	open_side(&c, argv[0], argv[2], ca_guid(3));
 	point(connection(&a, &b, true), "a connection across two devices, MRA included");
 	point(connection(&b, &a, true), "and in the other direction");
 	/* Both with id 1. */
@@ -297,9 +351,13 @@ int main(int argc, char **argv)
 		return load(argv + 2);
 	if (argc == 7 && strcmp(argv[1], "--short") == 0)
 		return full(argv + 2, true);
+	if (argc == 8 && strcmp(argv[1], "--hold") == 0 && atoi(argv[2]) > 0)
+		return hold((unsigned int)atoi(argv[2]), argv + 3);
 	if (argc == 6)
 		return full(argv + 1, false);
-	fprintf(stderr, "usage: mux_lab [--short | --load] SOCKET ADDRESS ADDRESS SOCKET ADDRESS\n"
-			"       mux_lab --local SOCKET ADDRESS ADDRESS\n");
+	fprintf(stderr,
+		"usage: mux_lab [--short | --load | --hold COUNT] SOCKET ADDRESS ADDRESS SOCKET "
+		"ADDRESS\n"
+		"       mux_lab --local SOCKET ADDRESS ADDRESS\n");
 	return 2;
 }

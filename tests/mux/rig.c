@@ -54,6 +54,38 @@ struct rig *rig_new(void)
 	return r;
 }
 
+int rig_setup_with(void **state, const char *const *options)
+{
+	struct rig *r = rig_new();
+
+	for (; *options; options++)
+		rig_option(r, *options);
+	rig_start(r);
+	*state = r;
+	return 0;
+}
+
+int rig_setup(void **state)
+{
+	static const char *const none[] = { NULL };
+
+	return rig_setup_with(state, none);
+}
+
+int rig_teardown(void **state)
+{
+	rig_free(*state);
+	return 0;
+}
+
+void rig_write_file(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "we");
+
+	if (!f || fputs(text, f) < 0 || fclose(f))
+		DIE("%s: %s", path, strerror(errno));
+}
+
 void rig_option(struct rig *r, const char *opt)
 {
 	if (opt[0] != '-')
@@ -212,6 +244,34 @@ int rig_connect_reg(struct rig *r, const uint8_t *gid)
 	if (err)
 		DIE("REG: error %u", err);
 	return fd;
+}
+
+static void must_take(int fd, const uint8_t *mad)
+{
+	unsigned int err = wire_mad(fd, GA, mad);
+
+	if (err)
+		DIE("MAD with attribute 0x%02x: error %u", mad[M_ATTR + 1], err);
+}
+
+uint32_t rig_established(struct rig *r, int a, uint32_t local, uint32_t peer)
+{
+	uint8_t mad[MAD], in[MAD];
+	uint32_t va;
+
+	mad_req(mad, local, local, GA, GP, CA_A, QPN_A, SVC_TCP);
+	must_take(a, mad);
+	rig_expect_write(r, mad, REQ, GP, 1);
+	va = be32(mad + M_LOCAL);
+	mad_rep(mad, peer, va, va, CA_P, QPN_P);
+	rig_inject(r, GP, 1, mad);
+	rig_expect_mad(a, in, REP, GA, GP);
+	/* So that the answer to the next request is a plain one. */
+	poll(NULL, 0, 50);
+	mad_pair(mad, RTU, local, peer, local);
+	must_take(a, mad);
+	rig_expect_write(r, mad, RTU, GP, 1);
+	return va;
 }
 
 void rig_advance(struct rig *r, unsigned int ms)

@@ -50,6 +50,13 @@ extern uint8_t GA[16], GB[16], GP[16], GQ[16], LA[16], LB[16];
 
 /* A directory and a fabric with one device "fab0" that has GA and GB at index 1 and 2, LA at 3, LB at 4. */
 struct rig *rig_new(void);
+/* For cmocka: a rig that runs, in *state. */
+int rig_setup(void **state);
+/* The same with options, as rig_option() takes them, up to a NULL. */
+int rig_setup_with(void **state, const char *const *options);
+int rig_teardown(void **state);
+/* Writes a whole file. */
+void rig_write_file(const char *path, const char *text);
 /* One more option for the daemon's command line, or "key=value" for -o. */
 void rig_option(struct rig *r, const char *opt);
 /* Starts the daemon and waits until it serves. */
@@ -64,6 +71,8 @@ void rig_free(struct rig *r);
 int rig_connect(struct rig *r);
 /* A client that has a GID. */
 int rig_connect_reg(struct rig *r, const uint8_t *gid);
+/* A whole active connection of client a, which has GA, with P; ids are theirs. Returns the one on the wire. */
+uint32_t rig_established(struct rig *r, int a, uint32_t local, uint32_t peer);
 /* Lets the daemon's clock jump. */
 void rig_advance(struct rig *r, unsigned int ms);
 /* One command to the control socket; the caller drops the reference. */

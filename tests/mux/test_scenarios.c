@@ -16,21 +16,6 @@
 
 #define VALID_VID(v) ((v) != 0 && (v) >> 24 != 0 && (v) != UINT32_MAX)
 
-static int setup(void **state)
-{
-	struct rig *r = rig_new();
-
-	rig_start(r);
-	*state = r;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	rig_free(*state);
-	return 0;
-}
-
 static void s1_registration(void **state)
 {
 	struct rig *r = *state;
@@ -447,12 +432,7 @@ static void s6_not_on_host(void **state)
 
 static int setup_no_hairpin(void **state)
 {
-	struct rig *r = rig_new();
-
-	rig_option(r, "hairpin=no");
-	rig_start(r);
-	*state = r;
-	return 0;
+	return rig_setup_with(state, (const char *[]){ "hairpin=no", NULL });
 }
 
 static void s6_loopback(void **state)
@@ -600,7 +580,7 @@ static void other_messages(void **state)
 	close(a);
 }
 
-#define T(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
 
 int main(void)
 {
@@ -615,7 +595,7 @@ int main(void)
 		T(s5_rej_without_id),
 		T(s6_local),
 		T(s6_not_on_host),
-		cmocka_unit_test_setup_teardown(s6_loopback, setup_no_hairpin, teardown),
+		cmocka_unit_test_setup_teardown(s6_loopback, setup_no_hairpin, rig_teardown),
 		T(s7_sidr),
 		T(other_messages),
 	};

@@ -23,30 +23,10 @@
 #define SLOW 0
 #endif
 
-static int setup(void **state)
-{
-	struct rig *r = rig_new();
-
-	rig_start(r);
-	*state = r;
-	return 0;
-}
-
 static int setup_fast(void **state)
 {
-	struct rig *r = rig_new();
-
-	rig_option(r, "mad_rate=10000000");
-	rig_option(r, "registration_rate=10000000");
-	rig_start(r);
-	*state = r;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	rig_free(*state);
-	return 0;
+	return rig_setup_with(state, (const char *[]){ "mad_rate=10000000",
+						       "registration_rate=10000000", NULL });
 }
 
 static void s8_pieces(void **state)
@@ -239,12 +219,7 @@ static void s9_stalled_is_closed(void **state)
 
 static int setup_slow_rate(void **state)
 {
-	struct rig *r = rig_new();
-
-	rig_option(r, "mad_rate=1/200");
-	rig_start(r);
-	*state = r;
-	return 0;
+	return rig_setup_with(state, (const char *[]){ "mad_rate=1/200", NULL });
 }
 
 static void s9_flood(void **state)
@@ -529,8 +504,8 @@ static void s10_interleavings(void **state)
 	close(q.fd);
 }
 
-#define T(fn)	   cmocka_unit_test_setup_teardown(fn, setup, teardown)
-#define T2(fn, up) cmocka_unit_test_setup_teardown(fn, up, teardown)
+#define T(fn)	   cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
+#define T2(fn, up) cmocka_unit_test_setup_teardown(fn, up, rig_teardown)
 
 int main(void)
 {
@@ -538,7 +513,7 @@ int main(void)
 		T(s8_pieces),
 		T2(s8_last_words, setup_fast),
 		T(s8_neighbours),
-		{ "s8_closed_standard_descriptors", s8_neighbours, setup_closed_std, teardown,
+		{ "s8_closed_standard_descriptors", s8_neighbours, setup_closed_std, rig_teardown,
 		  NULL },
 		T(s9_stops_reading),
 		T(s9_stalled_is_closed),

@@ -49,6 +49,7 @@ static int (*real_close)(int);
 static int (*real_access)(const char *, int);
 static ssize_t (*real_read)(int, void *, size_t);
 static ssize_t (*real_write)(int, const void *, size_t);
+static int (*real_posix_fallocate)(int, off_t, off_t);
 static DIR *(*real_opendir)(const char *);
 static int (*real_scandir)(const char *, struct dirent ***, int (*)(const struct dirent *),
 			   int (*)(const struct dirent **, const struct dirent **));
@@ -69,6 +70,7 @@ static void setup(void)
 	find(&real_access, "access");
 	find(&real_read, "read");
 	find(&real_write, "write");
+	find(&real_posix_fallocate, "posix_fallocate");
 	find(&real_opendir, "opendir");
 	find(&real_scandir, "scandir");
 	dir = getenv(DOUBLE_ENV);
@@ -450,6 +452,18 @@ EXPORT ssize_t write(int fd, const void *buf, size_t len)
 	n = umad_send(fd, u, buf, len);
 	pthread_mutex_unlock(&u->lock);
 	return n;
+}
+
+/* A file system with so much room: what a file has already, and what it wants. */
+EXPORT int posix_fallocate(int fd, off_t off, off_t len)
+{
+	struct stat st;
+
+	init();
+	if (shm && shm->room && fstat(fd, &st) == 0 &&
+	    (uint64_t)st.st_blocks * 512 + (uint64_t)len > shm->room)
+		return ENOSPC;
+	return real_posix_fallocate(fd, off, len);
 }
 
 /* ThreadSanitizer asks for the time inside pthread_once(), so nothing here may be set up on first use. */
