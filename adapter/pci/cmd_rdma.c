@@ -82,9 +82,15 @@ static int create_cq(struct pci_func *func, const struct pci_cmd *cmd, uint64_t 
 			return ENOENT;
 	}
 	err = ea_cq_create(func->core, &attr);
-	if (!err)
-		func->cq_context[attr.cqn] = (int16_t)context;
-	return err;
+	if (err)
+		return err;
+	err = pci_record_add(func, PCI_RING_CQ, attr.cqn, dword(cmd, 24));
+	if (err) {
+		ea_cq_destroy(func->core, attr.cqn);
+		return err;
+	}
+	func->cq_context[attr.cqn] = (int16_t)context;
+	return 0;
 }
 
 static int destroy_cq(struct pci_func *func, const struct pci_cmd *cmd, uint64_t resp[2])
@@ -97,6 +103,7 @@ static int destroy_cq(struct pci_func *func, const struct pci_cmd *cmd, uint64_t
 	err = ea_cq_destroy(func->core, cqn);
 	if (err)
 		return err;
+	pci_record_del(func, PCI_RING_CQ, cqn);
 	for (i = 1; i < PCI_EQS; i++)
 		if (func->eqs[i].backlog)
 			func->eqs[i].backlog[cqn / 64] &= ~(1ull << cqn % 64);
@@ -185,6 +192,13 @@ static int create_qp(struct pci_func *func, const struct pci_cmd *cmd, uint64_t 
 	err = ea_qp_create(func->core, &attr);
 	if (err)
 		return err;
+	/* receives first: what answers a send must find its place */
+	err = pci_record_add(func, PCI_RING_RQ, attr.qpn, dword(cmd, 56));
+	if (err)
+		goto err_qp;
+	err = pci_record_add(func, PCI_RING_SQ, attr.qpn, dword(cmd, 48));
+	if (err)
+		goto err_record;
 	qp = &func->qps[attr.qpn];
 	qp->cookie = new_cookie(func);
 	qp->context = (int16_t)context;
@@ -194,6 +208,12 @@ static int create_qp(struct pci_func *func, const struct pci_cmd *cmd, uint64_t 
 	qp->live = true;
 	resp[0] = qp->cookie;
 	return 0;
+
+err_record:
+	pci_record_del(func, PCI_RING_RQ, attr.qpn);
+err_qp:
+	ea_qp_destroy(func->core, attr.qpn);
+	return err;
 }
 
 static int destroy_qp(struct pci_func *func, const struct pci_cmd *cmd, uint64_t resp[2])
@@ -206,6 +226,8 @@ static int destroy_qp(struct pci_func *func, const struct pci_cmd *cmd, uint64_t
 		return ENOENT;
 	pci_fabric_leave(func, qpn);
 	pci_timer_cancel(&func->qps[qpn].late);
+	pci_record_del(func, PCI_RING_SQ, qpn);
+	pci_record_del(func, PCI_RING_RQ, qpn);
 	err = ea_qp_destroy(func->core, qpn);
 	memset(&func->qps[qpn], 0, sizeof(func->qps[qpn]));
 	return err;
@@ -366,4 +388,5 @@ void pci_objects_forget(struct pci_func *func)
 	}
 	memset(func->qps, 0, PCI_MAX_QP * sizeof(*func->qps));
 	memset(func->cq_context, 0, PCI_MAX_CQ * sizeof(*func->cq_context));
+	pci_records_clear(func);
 }

@@ -167,6 +167,9 @@ void pci_cmdq_sq_doorbell(struct pci_func *func, uint64_t value)
 	uint16_t blocks, index;
 	int err;
 
+	/* what was rung before a command comes before it, as on a bus */
+	if (func->poll.next)
+		pci_records_look(func);
 	if (q->live && (uint16_t)(pi - q->ci) > q->depth) {
 		dead(func, "producer index more than the depth ahead:", pi);
 		return;

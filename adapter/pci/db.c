@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * The doorbell pages of BAR 0, and who may ring where.
+ * The doorbell pages of BAR 0, and who may ring where.  A client that maps them rings without a message; what was
+ * rung is then in the doorbell records (record.c), and nobody reads the pages.
  *
  * Pages 1..127 are those of Linux 6.1 and of the kernel: kind by page, everybody's.  From PAGE_EXT_FIRST on each
  * context that asked with ALLOC_DB has three pages of its own; a queue that was created with
@@ -11,6 +12,9 @@
  * what it was given as CQ page for RQs.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "adapter/core/hw.h"
 #include "adapter/pci/func.h"
@@ -27,36 +31,29 @@ _Static_assert((PAGE_EXT_FIRST + PCI_DB_CONTEXTS * PAGES_OF_CONTEXT) << DB_PAGE_
 		       PCI_BAR0_SIZE,
 	       "doorbell pages lie in BAR 0");
 
-enum kind {
-	RING_SQ,
-	RING_RQ,
-	RING_CQ,
-	RING_NOTHING,
-};
-
 static bool in_use(const struct pci_func *func, uint32_t context)
 {
 	return context < PCI_DB_CONTEXTS && func->contexts[context / 64] >> context % 64 & 1;
 }
 
-static enum kind fixed_kind(uint32_t page)
+static enum pci_ring fixed_kind(uint32_t page)
 {
 	if (page >= PAGE_SQ_FIRST && page <= PAGE_SQ_LAST)
-		return RING_SQ;
+		return PCI_RING_SQ;
 	if (page >= PAGE_RQ_FIRST && page <= PAGE_RQ_LAST)
-		return RING_RQ;
-	return page <= PAGE_CQ_LAST ? RING_CQ : RING_NOTHING;
+		return PCI_RING_RQ;
+	return page <= PAGE_CQ_LAST ? PCI_RING_CQ : PCI_RING_NOTHING;
 }
 
-static enum kind own_kind(uint32_t page)
+static enum pci_ring own_kind(uint32_t page)
 {
 	switch ((page - PAGE_EXT_FIRST) % PAGES_OF_CONTEXT) {
 	case SDB:
-		return RING_SQ;
+		return PCI_RING_SQ;
 	case RDB:
-		return RING_CQ;
+		return PCI_RING_CQ;
 	default:
-		return RING_RQ;
+		return PCI_RING_RQ;
 	}
 }
 
@@ -92,12 +89,56 @@ static void ring_rq(struct pci_func *func, uint32_t qpn, uint64_t value)
 	pci_timer_set(func->loop, &qp->late, late_ns);
 }
 
+void pci_db_ring(struct pci_func *func, enum pci_ring kind, uint32_t number, uint64_t value)
+{
+	switch (kind) {
+	case PCI_RING_SQ:
+		if (EA_FIELD(EA_SQDB_QPN, value) == number)
+			ea_db_sq(func->core, value);
+		break;
+	case PCI_RING_RQ:
+		if (EA_FIELD(EA_RQDB_QPN, value) == number)
+			ring_rq(func, number, value);
+		break;
+	case PCI_RING_CQ:
+		if (EA_FIELD(EA_CQDB_CQN, value) == number)
+			ea_db_cq(func->core, value);
+		break;
+	case PCI_RING_NOTHING:
+		break;
+	}
+}
+
+/* Whom a doorbell names, and whether it may be rung there. */
+static bool may_ring(const struct pci_func *func, enum pci_ring kind, int context, uint64_t value,
+		     uint32_t *number)
+{
+	switch (kind) {
+	case PCI_RING_SQ:
+		*number = (uint32_t)EA_FIELD(EA_SQDB_QPN, value);
+		return qp_is_of(func, *number, context);
+	case PCI_RING_RQ:
+		*number = (uint32_t)EA_FIELD(EA_RQDB_QPN, value);
+		return qp_is_of(func, *number, context);
+	case PCI_RING_CQ:
+		*number = (uint32_t)EA_FIELD(EA_CQDB_CQN, value);
+		return *number < PCI_MAX_CQ && func->cq_context[*number] == context;
+	default:
+		return false;
+	}
+}
+
 void pci_db_write(struct pci_func *func, uint32_t page, uint64_t value)
 {
 	int context = PCI_NO_CONTEXT;
+	enum pci_ring kind;
 	uint32_t number;
-	enum kind kind;
 
+	/* a client that maps has no reason to send these, so one that sends does not map */
+	if (!func->trapped) {
+		func->trapped = true;
+		pci_records_poll(func);
+	}
 	if (!func->live)
 		return;
 	if (page < PAGE_EXT_FIRST) {
@@ -108,24 +149,28 @@ void pci_db_write(struct pci_func *func, uint32_t page, uint64_t value)
 		if (!in_use(func, (uint32_t)context))
 			return;
 	}
-	switch (kind) {
-	case RING_SQ:
-		if (qp_is_of(func, (uint32_t)EA_FIELD(EA_SQDB_QPN, value), context))
-			ea_db_sq(func->core, value);
-		break;
-	case RING_RQ:
-		number = (uint32_t)EA_FIELD(EA_RQDB_QPN, value);
-		if (qp_is_of(func, number, context))
-			ring_rq(func, number, value);
-		break;
-	case RING_CQ:
-		number = (uint32_t)EA_FIELD(EA_CQDB_CQN, value);
-		if (number < PCI_MAX_CQ && func->cq_context[number] == context)
-			ea_db_cq(func->core, value);
-		break;
-	case RING_NOTHING:
-		break;
+	if (may_ring(func, kind, context, value, &number))
+		pci_db_ring(func, kind, number, value);
+}
+
+int pci_db_file(struct pci_func *func)
+{
+	int fd;
+
+	if (!func->may_map || func->db_fd >= 0)
+		return func->db_fd;
+	fd = memfd_create("erdma doorbells", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return -1;
+	/* the client has no use for another size */
+	if (ftruncate(fd, PCI_BAR0_SIZE) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+		close(fd);
+		return -1;
 	}
+	func->db_fd = fd;
+	pci_records_poll(func);
+	return fd;
 }
 
 /* ------------------------------------------------------------------ contexts */

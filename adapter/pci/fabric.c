@@ -27,6 +27,7 @@ void pci_fabric_destroy(struct pci_fabric *fabric)
 {
 	pci_net_destroy(fabric);
 	pci_streams_close(&fabric->streams);
+	pci_directs_close(&fabric->directs);
 	free(fabric->funcs);
 	free(fabric);
 }
@@ -126,7 +127,7 @@ int pci_fabric_join(struct pci_func *func, uint32_t qpn, const struct pci_fabric
 	for (other = fabric->waiting; other; other = other->next) {
 		if (!pci_fabric_match(key, &other->key))
 			continue;
-		err = pci_stream_pair(&fabric->streams, func, qpn, other->func, other->qpn);
+		err = pci_direct_open(&fabric->directs, func, qpn, other->func, other->qpn);
 		if (!err)
 			wait_end(other);
 		return err;

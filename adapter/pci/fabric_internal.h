@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "adapter/pci/direct.h"
 #include "adapter/pci/fabric.h"
 #include "adapter/pci/loop.h"
 #include "adapter/pci/stream.h"
@@ -26,6 +27,7 @@ struct pci_wait {
 struct pci_fabric {
 	struct pci_loop *loop;
 	struct pci_streams streams;
+	struct pci_directs directs;
 	struct pci_wait *waiting;
 	struct pci_func **funcs;
 	uint32_t nfuncs;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "adapter/core/hw.h"
 #include "adapter/pci/fabric.h"
@@ -81,6 +82,7 @@ struct pci_func *pci_func_create(const char *name, const uint8_t mac[6], struct 
 	func->name = name;
 	func->loop = loop;
 	func->fabric = fabric;
+	func->db_fd = -1;
 	memcpy(func->mac, mac, sizeof(func->mac));
 	pci_irq_init(&func->irq);
 	pci_config_init(&func->config);
@@ -143,6 +145,11 @@ void pci_func_client_gone(struct pci_func *func)
 	pci_irq_clear(&func->irq);
 	pci_dma_clear(&func->dma);
 	func->told_private = false;
+	func->trapped = false;
+	/* the next client's doorbells are none of this one's business */
+	if (func->db_fd >= 0)
+		close(func->db_fd);
+	func->db_fd = -1;
 	pci_func_memory_changed(func);
 }
 
@@ -158,6 +165,7 @@ void pci_func_destroy(struct pci_func *func)
 void pci_func_memory_changed(struct pci_func *func)
 {
 	ea_dev_memory_changed(func->core);
+	func->records.stale = true;
 }
 
 void pci_func_complain(struct pci_func *func, const char *fmt, ...)

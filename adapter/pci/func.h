@@ -61,6 +61,28 @@ struct pci_cmdq {
 	uint64_t commands; /* served since INIT */
 };
 
+enum pci_ring {
+	PCI_RING_SQ,
+	PCI_RING_RQ,
+	PCI_RING_CQ,
+	PCI_RING_NOTHING,
+};
+
+/* A doorbell record: eight bytes of guest memory that say what was rung last. */
+struct pci_record {
+	const uint64_t *at; /* NULL: not reachable, or not aligned */
+	uint64_t last;	    /* value seen last */
+	uint64_t addr;
+	uint32_t number;
+	enum pci_ring kind;
+};
+
+struct pci_records {
+	struct pci_record *list;
+	uint32_t count, room;
+	bool stale; /* the windows have changed */
+};
+
 /* What the host side keeps for a QP the core has. */
 struct pci_qp {
 	struct pci_wait *wait; /* its peer is being looked for */
@@ -81,6 +103,9 @@ struct pci_func {
 	uint8_t mac[6];
 	bool live;	   /* INIT was done */
 	bool told_private; /* said that guest memory is not shared */
+	bool may_map;	   /* clients are offered the doorbell pages as memory */
+	bool trapped;	   /* this client sends doorbells by message all the same */
+	int db_fd;	   /* the pages' file, which the client has; -1: it has not */
 	uint32_t mtu;
 	struct pci_dma dma;
 	struct pci_irq irq;
@@ -93,6 +118,8 @@ struct pci_func {
 	uint64_t contexts[PCI_DB_CONTEXTS / 64]; /* bits in use */
 	uint8_t page0[PCI_PAGE0];
 	uint8_t bar2[PCI_BAR2_SIZE];
+	struct pci_records records;
+	struct pci_poll poll; /* of the records */
 	struct pci_log_budget log;
 };
 
@@ -139,7 +166,15 @@ uint32_t pci_regs_get32(const struct pci_func *func, uint32_t off);
 uint64_t pci_regs_addr(const struct pci_func *func, uint32_t low); /* a pair of halves */
 
 /* ---- db.c: the other pages of BAR 0 */
+
+/* A doorbell by message. */
 void pci_db_write(struct pci_func *func, uint32_t page, uint64_t value);
+
+/* Ring for queue @number if @value names it. */
+void pci_db_ring(struct pci_func *func, enum pci_ring kind, uint32_t number, uint64_t value);
+
+/* The file for a client that maps the doorbell pages; made anew for each client.  -1: not offered, or no memory. */
+int pci_db_file(struct pci_func *func);
 
 /* The context whose pages are these; PCI_NO_CONTEXT when there is none. */
 int pci_db_find_sq_rq(const struct pci_func *func, uint32_t sdb, uint32_t rdb);
@@ -151,6 +186,19 @@ struct pci_db_pages {
 };
 int pci_db_alloc(struct pci_func *func, struct pci_db_pages *pages);
 int pci_db_free(struct pci_func *func, const struct pci_db_pages *pages); /* ENOENT */
+
+/* ---- record.c */
+
+/* Watch a queue's record at bus address @addr.  ENOMEM. */
+int pci_record_add(struct pci_func *func, enum pci_ring kind, uint32_t number, uint64_t addr);
+void pci_record_del(struct pci_func *func, enum pci_ring kind, uint32_t number);
+void pci_records_clear(struct pci_func *func);
+
+/* Take what was rung so far. */
+bool pci_records_look(struct pci_func *func);
+
+/* Records are polled only while a client maps the pages and there are queues. */
+void pci_records_poll(struct pci_func *func);
 
 /* ---- eq.c */
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <errno.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <time.h>
@@ -13,6 +14,9 @@ enum {
 	WORK_ROUND = 256, /* items between two looks at the descriptors */
 };
 
+/* How long looks that find something may keep the descriptors waiting. */
+static const uint64_t poll_round_ns = 100000;
+
 struct pci_loop {
 	int epfd;
 	volatile sig_atomic_t stop;
@@ -20,6 +24,8 @@ struct pci_loop {
 	struct epoll_event events[BATCH]; /* of the round under way */
 	struct pci_work work;		  /* head */
 	struct pci_timer timers;	  /* head; the first is due first */
+	struct pci_poll polls;		  /* head */
+	uint64_t busy_ns;		  /* when something happened last */
 };
 
 struct pci_loop *pci_loop_create(void)
@@ -37,6 +43,8 @@ struct pci_loop *pci_loop_create(void)
 	loop->work.next = &loop->work;
 	loop->timers.prev = &loop->timers;
 	loop->timers.next = &loop->timers;
+	loop->polls.prev = &loop->polls;
+	loop->polls.next = &loop->polls;
 	return loop;
 }
 
@@ -115,7 +123,8 @@ static bool work_waits(const struct pci_loop *loop)
 	return loop->work.next != &loop->work;
 }
 
-static void work_run(struct pci_loop *loop)
+/* How many were run. */
+static int work_run(struct pci_loop *loop)
 {
 	struct pci_work *work;
 	int n;
@@ -125,6 +134,67 @@ static void work_run(struct pci_loop *loop)
 		pci_work_cancel(work);
 		work->run(work);
 	}
+	return n;
+}
+
+/* ------------------------------------------------------------------ polling */
+
+void pci_poll_add(struct pci_loop *loop, struct pci_poll *poll)
+{
+	if (poll->next)
+		return;
+	poll->prev = loop->polls.prev;
+	poll->next = &loop->polls;
+	poll->prev->next = poll;
+	loop->polls.prev = poll;
+	loop->busy_ns = pci_loop_now();
+}
+
+void pci_poll_del(struct pci_poll *poll)
+{
+	if (!poll->next)
+		return;
+	poll->prev->next = poll->next;
+	poll->next->prev = poll->prev;
+	poll->next = NULL;
+}
+
+static bool polls(const struct pci_loop *loop)
+{
+	return loop->polls.next != &loop->polls;
+}
+
+/* Look at all, as long as there is something. */
+static bool poll_run(struct pci_loop *loop)
+{
+	uint64_t end = pci_loop_now() + poll_round_ns;
+	struct pci_poll *poll, *next;
+	bool found, any = false;
+
+	do {
+		found = false;
+		for (poll = loop->polls.next; poll != &loop->polls; poll = next) {
+			next = poll->next;
+			found |= poll->look(poll);
+		}
+		if (work_run(loop))
+			found = true;
+		any |= found;
+	} while (found && pci_loop_now() < end);
+	return any;
+}
+
+static uint64_t poll_wait_ns(const struct pci_loop *loop, uint64_t now)
+{
+	uint64_t pause = now - loop->busy_ns;
+
+	if (pause < PCI_POLL_SPIN_NS)
+		return 0;
+	if (pause / 8 < PCI_POLL_SLEEP_NS)
+		return pause / 8;
+	if (pause / 1000 < PCI_POLL_SLEEP_NS)
+		return PCI_POLL_SLEEP_NS;
+	return pause / 1000 < PCI_POLL_SLEEP_MAX_NS ? pause / 1000 : PCI_POLL_SLEEP_MAX_NS;
 }
 
 /* ------------------------------------------------------------------ timers */
@@ -165,37 +235,60 @@ static void timers_run(struct pci_loop *loop)
 	}
 }
 
-static int wait_ms(const struct pci_loop *loop, int timeout_ms)
+/* UINT64_MAX: for ever. */
+static uint64_t wait_ns(const struct pci_loop *loop, int timeout_ms)
 {
-	uint64_t now, due;
-	int ms;
+	uint64_t wait = timeout_ms < 0 ? UINT64_MAX : (uint64_t)timeout_ms * 1000000;
+	uint64_t now, due, ns;
 
 	if (work_waits(loop))
 		return 0;
-	if (loop->timers.next == &loop->timers)
-		return timeout_ms;
+	if (!polls(loop) && loop->timers.next == &loop->timers)
+		return wait;
 	now = pci_loop_now();
-	due = loop->timers.next->due_ns;
-	ms = due <= now ? 0 : (int)((due - now) / 1000000 + 1);
-	return timeout_ms >= 0 && timeout_ms < ms ? timeout_ms : ms;
+	if (polls(loop)) {
+		ns = poll_wait_ns(loop, now);
+		wait = ns < wait ? ns : wait;
+	}
+	if (loop->timers.next != &loop->timers) {
+		due = loop->timers.next->due_ns;
+		ns = due <= now ? 0 : due - now;
+		wait = ns < wait ? ns : wait;
+	}
+	return wait;
 }
 
 /* ------------------------------------------------------------------ rounds */
 
 void pci_loop_once(struct pci_loop *loop, int timeout_ms)
 {
+	uint64_t ns = wait_ns(loop, timeout_ms);
+	struct timespec ts = { .tv_sec = (time_t)(ns / 1000000000),
+			       .tv_nsec = (long)(ns % 1000000000) };
 	struct pci_fd *pfd;
+	bool busy;
 	int i, n;
 
-	n = epoll_wait(loop->epfd, loop->events, BATCH, wait_ms(loop, timeout_ms));
+	n = epoll_pwait2(loop->epfd, loop->events, BATCH, ns == UINT64_MAX ? NULL : &ts, NULL);
+	if (n < 0 && errno == ENOSYS)
+		/* a kernel before 5.11 knows milliseconds only */
+		n = epoll_wait(loop->epfd, loop->events, BATCH,
+			       ns == UINT64_MAX ? -1 : (int)((ns + 999999) / 1000000));
 	loop->nevents = n < 0 ? 0 : n;
+	busy = loop->nevents;
 	for (i = 0; i < loop->nevents; i++) {
 		pfd = loop->events[i].data.ptr;
 		if (pfd)
 			pfd->ready(pfd, loop->events[i].events);
 	}
 	loop->nevents = 0;
-	work_run(loop);
+	if (polls(loop)) {
+		busy |= poll_run(loop);
+		if (busy)
+			loop->busy_ns = pci_loop_now();
+	} else {
+		work_run(loop);
+	}
 	if (loop->timers.next != &loop->timers)
 		timers_run(loop);
 }

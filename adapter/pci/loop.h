@@ -47,6 +47,27 @@ struct pci_work {
 void pci_work_queue(struct pci_loop *loop, struct pci_work *work); /* idempotent */
 void pci_work_cancel(struct pci_work *work);			   /* idempotent */
 
+/*
+ * Memory that others write without a word.  While something happens (a look that finds news, work, a descriptor) it
+ * is looked at between any two things the loop does.  When nothing happens any more the thread sleeps in
+ * between, longer and longer: for an eighth of the pause so far up to PCI_POLL_SLEEP_NS, and in pauses of seconds for
+ * a thousandth of it up to PCI_POLL_SLEEP_MAX_NS.  So what ends a pause is seen late by a part of it, and an idle
+ * loop costs next to nothing.
+ */
+struct pci_poll {
+	bool (*look)(struct pci_poll *poll); /* true: there was something */
+	struct pci_poll *prev, *next;	     /* private */
+};
+
+enum {
+	PCI_POLL_SPIN_NS = 20000,
+	PCI_POLL_SLEEP_NS = 1000000,
+	PCI_POLL_SLEEP_MAX_NS = 4000000,
+};
+
+void pci_poll_add(struct pci_loop *loop, struct pci_poll *poll); /* idempotent */
+void pci_poll_del(struct pci_poll *poll);			 /* idempotent */
+
 /* One shot. */
 struct pci_timer {
 	uint64_t due_ns;

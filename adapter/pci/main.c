@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "adapter/pci/fabric.h"
 #include "adapter/pci/func.h"
@@ -43,6 +45,9 @@ static void usage(FILE *out)
 	      "  -d, --fabric-dir DIR      meet other erdma-pci of this host that name DIR, too\n"
 	      "  -l, --listen ADDR:PORT    be found by erdma-pci of other hosts\n"
 	      "  -p, --peer ADDR:PORT      look for peers there; may be repeated\n"
+	      "  -b, --doorbells mapped|trapped\n"
+	      "                            the guest rings in shared memory where its monitor can map\n"
+	      "                            it (default), or always by message\n"
 	      "  -v, --verbose             tell more; -q, --quiet: errors only\n"
 	      "  -h, --help\n",
 	      out);
@@ -71,13 +76,23 @@ static int parse_function(struct served *s, const char *arg)
 	return s->path ? 0 : -1;
 }
 
-static int serve(struct served *s, struct pci_loop *loop, struct pci_fabric *fabric)
+static int parse_doorbells(bool *mapped, const char *arg)
+{
+	*mapped = !strcmp(arg, "mapped");
+	if (*mapped || !strcmp(arg, "trapped"))
+		return 0;
+	fprintf(stderr, "erdma-pci: -b %s: want mapped or trapped\n", arg);
+	return -1;
+}
+
+static int serve(struct served *s, struct pci_loop *loop, struct pci_fabric *fabric, bool mapped)
 {
 	s->func = pci_func_create(s->path, s->mac, loop, fabric);
 	if (!s->func) {
 		fprintf(stderr, "erdma-pci: %s: %s\n", s->path, strerror(errno));
 		return -1;
 	}
+	s->func->may_map = mapped;
 	if (pci_fabric_add_func(fabric, s->func))
 		return -1;
 	s->server = pci_server_create(s->func, s->path);
@@ -113,6 +128,7 @@ int main(int argc, char **argv)
 		{ "fabric-dir", required_argument, NULL, 'd' },
 		{ "listen", required_argument, NULL, 'l' },
 		{ "peer", required_argument, NULL, 'p' },
+		{ "doorbells", required_argument, NULL, 'b' },
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
@@ -122,6 +138,7 @@ int main(int argc, char **argv)
 	struct sigaction act = { .sa_handler = on_signal };
 	struct pci_fabric *fabric;
 	unsigned int i, n = 0;
+	bool mapped = true;
 	int opt, ret = 1;
 
 	the_loop = pci_loop_create();
@@ -133,11 +150,13 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	sigaction(SIGTERM, &act, NULL);
 	sigaction(SIGINT, &act, NULL);
+	/* the sleeps between two looks at doorbell records are meant as they are */
+	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 	if (pci_dma_guard()) {
 		perror("erdma-pci: SIGBUS");
 		goto out;
 	}
-	while ((opt = getopt_long(argc, argv, "f:d:l:p:vqh", options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "f:d:l:p:b:vqh", options, NULL)) != -1) {
 		int err = 0;
 
 		switch (opt) {
@@ -159,6 +178,9 @@ int main(int argc, char **argv)
 			break;
 		case 'p':
 			err = way_failed("peer", optarg, pci_fabric_add_peer(fabric, optarg));
+			break;
+		case 'b':
+			err = parse_doorbells(&mapped, optarg);
 			break;
 		case 'v':
 			pci_log_set_level(PCI_LOG_DEBUG);
@@ -182,7 +204,7 @@ int main(int argc, char **argv)
 		goto out;
 	}
 	for (i = 0; i < n; i++)
-		if (serve(&served[i], the_loop, fabric))
+		if (serve(&served[i], the_loop, fabric, mapped))
 			goto out;
 	puts("ready");
 	fflush(stdout);

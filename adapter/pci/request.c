@@ -103,13 +103,45 @@ static int device_info(struct pci_session *s)
 	return 0;
 }
 
+/* BAR 0: all but the registers can be mapped. */
+static void doorbell_info(struct pci_session *s, struct vfu_region_info *info, uint32_t room)
+{
+	static const struct vfu_sparse_cap cap = {
+		.id = VFU_CAP_SPARSE_MMAP,
+		.version = VFU_CAP_VERSION,
+		.nr_areas = 1,
+		.offset = PCI_PAGE0,
+		.size = PCI_BAR0_SIZE - PCI_PAGE0,
+	};
+	int fd;
+
+	info->argsz = sizeof(*info) + sizeof(cap);
+	info->flags |= VFU_REGION_MMAP | VFU_REGION_CAPS;
+	if (room < info->argsz) {
+		/* the client will ask again with more room */
+		pci_session_reply(s, info, sizeof(*info), NULL, 0);
+		return;
+	}
+	fd = pci_db_file(s->func);
+	if (fd < 0) {
+		info->argsz = sizeof(*info);
+		info->flags &= ~(VFU_REGION_MMAP | VFU_REGION_CAPS);
+		pci_session_reply(s, info, sizeof(*info), NULL, 0);
+		return;
+	}
+	info->cap_offset = sizeof(*info);
+	pci_session_reply_fd(s, info, sizeof(*info), &cap, sizeof(cap), fd);
+}
+
 static int region_info(struct pci_session *s)
 {
 	struct vfu_region_info info;
+	uint32_t room;
 
 	if (!body_is(s, &info, sizeof(info)) || info.argsz < sizeof(info) ||
 	    info.index >= VFU_REGIONS)
 		return EINVAL;
+	room = info.argsz;
 	info = (struct vfu_region_info){
 		.argsz = sizeof(info),
 		.index = info.index,
@@ -117,7 +149,10 @@ static int region_info(struct pci_session *s)
 	};
 	if (info.size)
 		info.flags = VFU_REGION_READS | VFU_REGION_WRITES;
-	pci_session_reply(s, &info, sizeof(info), NULL, 0);
+	if (info.index == VFU_BAR0 && s->func->may_map)
+		doorbell_info(s, &info, room);
+	else
+		pci_session_reply(s, &info, sizeof(info), NULL, 0);
 	return 0;
 }
 

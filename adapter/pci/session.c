@@ -3,6 +3,7 @@
  * Framing and replies; what the messages mean is in request.c.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -32,19 +33,53 @@ static void set_events(struct pci_session *s)
 	pci_fd_mod(s->func->loop, &s->pfd, s->out_len ? EPOLLOUT : EPOLLIN);
 }
 
+/* sendmsg(), and @fd with it unless it is negative. */
+static ssize_t send_with_fd(int sock, struct iovec *iov, size_t iovlen, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = iovlen };
+	struct cmsghdr *c;
+	ssize_t n;
+
+	if (fd >= 0) {
+		msg.msg_control = control.buf;
+		msg.msg_controllen = sizeof(control.buf);
+		c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	}
+	do {
+		n = sendmsg(sock, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+	} while (n < 0 && errno == EINTR);
+	return n;
+}
+
+static void drop_out_fd(struct pci_session *s)
+{
+	if (s->out_fd >= 0)
+		close(s->out_fd);
+	s->out_fd = -1;
+}
+
 static void flush(struct pci_session *s)
 {
+	struct iovec iov;
 	ssize_t n;
 
 	while (s->out_len) {
-		n = send(s->pfd.fd, s->out + s->out_off, s->out_len, MSG_NOSIGNAL | MSG_DONTWAIT);
-		if (n < 0 && errno == EINTR)
-			continue;
+		iov = (struct iovec){ s->out + s->out_off, s->out_len };
+		n = send_with_fd(s->pfd.fd, &iov, 1, s->out_fd);
 		if (n < 0) {
 			if (errno != EAGAIN)
 				s->broken = true;
 			return;
 		}
+		drop_out_fd(s);
 		s->out_off += (size_t)n;
 		s->out_len -= (size_t)n;
 	}
@@ -79,14 +114,13 @@ static void keep_rest(struct pci_session *s, const struct iovec *iov, int n, siz
 }
 
 static void send_reply(struct pci_session *s, struct vfu_hdr *hdr, const void *a, size_t a_len,
-		       const void *b, size_t b_len)
+		       const void *b, size_t b_len, int fd)
 {
 	struct iovec iov[3] = {
 		{ .iov_base = hdr, .iov_len = sizeof(*hdr) },
 		{ .iov_base = (void *)(uintptr_t)a, .iov_len = a_len },
 		{ .iov_base = (void *)(uintptr_t)b, .iov_len = b_len },
 	};
-	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 3 };
 	ssize_t n;
 
 	if (s->hdr.flags & VFU_NO_REPLY)
@@ -94,15 +128,18 @@ static void send_reply(struct pci_session *s, struct vfu_hdr *hdr, const void *a
 	hdr->id = s->hdr.id;
 	hdr->command = s->hdr.command;
 	hdr->size = (uint32_t)(sizeof(*hdr) + a_len + b_len);
-	do {
-		n = sendmsg(s->pfd.fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-	} while (n < 0 && errno == EINTR);
+	n = send_with_fd(s->pfd.fd, iov, 3, fd);
 	if (n < 0 && errno != EAGAIN) {
 		s->broken = true;
 		return;
 	}
-	if (n < 0)
+	if (n < 0) {
 		n = 0;
+		if (fd >= 0) {
+			s->out_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+			s->broken |= s->out_fd < 0;
+		}
+	}
 	if ((size_t)n < hdr->size)
 		keep_rest(s, iov, 3, (size_t)n);
 }
@@ -112,14 +149,22 @@ void pci_session_reply(struct pci_session *s, const void *a, size_t a_len, const
 {
 	struct vfu_hdr hdr = { .flags = VFU_TYPE_REPLY };
 
-	send_reply(s, &hdr, a, a_len, b, b_len);
+	send_reply(s, &hdr, a, a_len, b, b_len, -1);
+}
+
+void pci_session_reply_fd(struct pci_session *s, const void *a, size_t a_len, const void *b,
+			  size_t b_len, int fd)
+{
+	struct vfu_hdr hdr = { .flags = VFU_TYPE_REPLY };
+
+	send_reply(s, &hdr, a, a_len, b, b_len, fd);
 }
 
 static void reply_error(struct pci_session *s, int err)
 {
 	struct vfu_hdr hdr = { .flags = VFU_TYPE_REPLY | VFU_ERROR, .error = (uint32_t)err };
 
-	send_reply(s, &hdr, NULL, 0, NULL, 0);
+	send_reply(s, &hdr, NULL, 0, NULL, 0, -1);
 }
 
 /* ------------------------------------------------------------------ in */
@@ -288,6 +333,7 @@ struct pci_session *pci_session_open(struct pci_func *func, int fd,
 	if (!s)
 		return NULL;
 	s->func = func;
+	s->out_fd = -1;
 	s->ended = ended;
 	s->ctx = ctx;
 	s->pfd = (struct pci_fd){ .fd = fd, .events = EPOLLIN, .ready = ready };
@@ -305,6 +351,7 @@ void pci_session_close(struct pci_session *s)
 	pci_fd_del(s->func->loop, &s->pfd);
 	close(s->pfd.fd);
 	drop_fds(s);
+	drop_out_fd(s);
 	free(s->out);
 	free(s->body);
 	pci_func_client_gone(s->func);

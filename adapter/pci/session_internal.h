@@ -27,6 +27,7 @@ struct pci_session {
 	/* replies the socket has not taken */
 	uint8_t *out;
 	size_t out_off, out_len;
+	int out_fd; /* goes with the first byte of them; -1: none */
 };
 
 /*
@@ -39,5 +40,9 @@ int pci_request(struct pci_session *s);
 /* The reply's body is @a, then @b. */
 void pci_session_reply(struct pci_session *s, const void *a, size_t a_len, const void *b,
 		       size_t b_len);
+
+/* With a descriptor, which stays the caller's. */
+void pci_session_reply_fd(struct pci_session *s, const void *a, size_t a_len, const void *b,
+			  size_t b_len, int fd);
 
 #endif

@@ -92,6 +92,8 @@ struct vfu_device_info {
 
 #define VFU_REGION_READS  0x1u
 #define VFU_REGION_WRITES 0x2u
+#define VFU_REGION_MMAP	  0x4u
+#define VFU_REGION_CAPS	  0x8u
 
 struct vfu_region_info {
 	uint32_t argsz;
@@ -100,6 +102,22 @@ struct vfu_region_info {
 	uint32_t cap_offset;
 	uint64_t size;
 	uint64_t offset;
+};
+
+enum {
+	VFU_CAP_SPARSE_MMAP = 1,
+	VFU_CAP_VERSION = 1,
+};
+
+/* The capability that names the parts of a region which can be mapped; this one names one part. */
+struct vfu_sparse_cap {
+	uint16_t id;
+	uint16_t version;
+	uint32_t next; /* 0: the last */
+	uint32_t nr_areas;
+	uint32_t reserved;
+	uint64_t offset; /* in the region, and in its file behind the region's own offset */
+	uint64_t size;
 };
 
 #define VFU_IRQ_EVENTFD	 0x1u

@@ -27,6 +27,7 @@ enum step {
 	RESET,
 	CONFIG,
 	RUN,
+	RECORD, /* which, value: a doorbell without a message */
 	STEPS,
 };
 
@@ -217,6 +218,19 @@ static void step(struct world *w, struct input *in)
 			pci_func_write(w->func, VFU_CONFIG, a, (uint8_t *)&v, b);
 		pci_func_write(w->func, VFU_BAR2, a * 8u, (uint8_t *)&v, b);
 		pci_func_read(w->func, VFU_BAR0, a * 4u, body, b);
+		break;
+	case RECORD:
+		a = u8(in) % 6;
+		v = u8(in);
+		/* of a queue that is there, and not far from the truth */
+		if (v & 1)
+			v = (uint64_t)(1 + a / 3) << 32 | 1ull << 31 | u16(in);
+		else
+			v = u64(in);
+		memcpy(w->mem + AT_RECORD + a * 8, &v, 8);
+		w->func->trapped = false;
+		pci_db_file(w->func);
+		pci_records_poll(w->func);
 		break;
 	case RUN:
 		world_run(w, 1 + (u8(in) & 7));

@@ -48,6 +48,7 @@ void world_open(struct world *w)
 	w->func = pci_func_create("fuzz", mac, w->loop, w->fabric);
 	need(w->func && !pci_fabric_add_func(w->fabric, w->func), "no function");
 	w->func->told_private = true;
+	w->func->may_map = true;
 	w->memfd = new_file(WORLD_MEM);
 	w->romfd = new_file(WORLD_ROM);
 	need(pwrite(w->romfd, rom, sizeof(rom), 0) == sizeof(rom), "no ROM");
@@ -151,6 +152,7 @@ void world_objects(struct world *w)
 		put32(body, 6 << 24 | (i + 1));
 		put32(body + 4, (uint32_t)(WORLD_BUS + AT_CQ + i * 0x1000));
 		put32(body + 12, 1 << 16 | 1);
+		put64(body + 16, WORLD_BUS + AT_RECORD + i * 24 + 16);
 		world_cmd(w, 0, 4, body, 32);
 		memset(body, 0, sizeof(body));
 		put32(body, 7 << 20 | (i + 1));
@@ -162,6 +164,8 @@ void world_objects(struct world *w)
 		put64(body + 24, WORLD_BUS + AT_RQ + i * 0x1000);
 		put32(body + 32, 1 << 1);
 		put32(body + 36, 1 << 1);
+		put64(body + 40, WORLD_BUS + AT_RECORD + i * 24);
+		put64(body + 48, WORLD_BUS + AT_RECORD + i * 24 + 8);
 		world_cmd(w, 0, 1, body, 112);
 		w->sq_pi[i] = 0;
 		w->rq_pi[i] = 0;

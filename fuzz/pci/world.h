@@ -32,6 +32,7 @@ enum {
 	AT_SQ = 0x34000, /* 0x1000 for each of two: 128 blocks */
 	AT_RQ = 0x38000, /* 0x1000 for each of two */
 	AT_LIST = 0x3c000,
+	AT_RECORD = 0x3e000, /* three for each of two: SQ, RQ, CQ */
 	AT_DATA = 0x40000,
 	DATA_LEN = 0x80000,
 };

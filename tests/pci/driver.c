@@ -49,6 +49,13 @@ static uint64_t load64(const uint8_t *p)
 	return le64toh(__atomic_load_n((const uint64_t *)(const void *)p, __ATOMIC_ACQUIRE));
 }
 
+/* The record, then the page. */
+static void ring(struct vm *vm, uint64_t record, uint64_t at, uint64_t value)
+{
+	__atomic_store_n((uint64_t *)vm_at(vm, record), htole64(value), __ATOMIC_RELEASE);
+	vm_w64(vm, at, value);
+}
+
 static bool owned(uint32_t owner, uint32_t ci, uint32_t depth)
 {
 	return owner ^ ((ci & depth) != 0);
@@ -290,7 +297,8 @@ uint8_t drv_create_cq(struct drv *d, struct drv_cq *cq, uint32_t cqn, uint8_t sh
 	p32(body + 4, (uint32_t)addr);
 	p32(body + 8, (uint32_t)(addr >> 32));
 	p32(body + 12, cfg1);
-	p64(body + 16, vm_alloc(d->vm, 8));
+	cq->record = vm_alloc(d->vm, 8);
+	p64(body + 16, cq->record);
 	p32(body + 28, user && d->sdb ? d->cdb : 0xa5a5a5a5);
 	return drv_cmd(d, 0, 4, body, sizeof(body));
 }
@@ -317,7 +325,7 @@ void drv_arm_cq(struct drv_cq *cq, bool solicited)
 			page = (uint64_t)cq->d->rdb << 12;
 		off = (cq->cqn & 511) * 8;
 	}
-	vm_w64(cq->d->vm, page + off, value);
+	ring(cq->d->vm, cq->record, page + off, value);
 }
 
 bool drv_poll(struct drv_cq *cq, struct drv_wc *wc, int ms)
@@ -373,7 +381,6 @@ uint8_t drv_create_qp(struct drv *d, struct drv_qp *qp, uint32_t qpn, uint32_t p
 {
 	uint8_t body[112] = { 0 };
 	uint32_t db = user && d->sdb ? 1u << 25 : 0, page = user ? 0 : 8;
-	uint64_t records = vm_alloc(d->vm, 16);
 	uint32_t sq_mtt = 1 << 1, rq_mtt = 1 << 1;
 	uint8_t syndrome;
 
@@ -397,8 +404,9 @@ uint8_t drv_create_qp(struct drv *d, struct drv_qp *qp, uint32_t qpn, uint32_t p
 	}
 	p32(body + 32, sq_mtt);
 	p32(body + 36, rq_mtt);
-	p64(body + 40, records);
-	p64(body + 48, records + 8);
+	qp->record = vm_alloc(d->vm, 16);
+	p64(body + 40, qp->record);
+	p64(body + 48, qp->record + 8);
 	p32(body + 104, db ? (uint32_t)d->sdb << 16 | d->rdb : 0);
 	syndrome = drv_cmd(d, 0, 1, body, d->kind == DRV_61 ? 56 : 112);
 	qp->cookie = (uint32_t)d->resp[0];
@@ -495,7 +503,7 @@ void drv_ring_sq(struct drv_qp *qp)
 			page = (uint64_t)qp->d->sdb << 12;
 		off = (qp->qpn & 31) * 128;
 	}
-	vm_w64(qp->d->vm, page + off, (uint64_t)qp->qpn << 32 | qp->sq_pi);
+	ring(qp->d->vm, qp->record, page + off, (uint64_t)qp->qpn << 32 | qp->sq_pi);
 }
 
 void drv_post(struct drv_qp *qp, const struct drv_wr *wr)
@@ -563,7 +571,7 @@ void drv_recv(struct drv_qp *qp, uint64_t addr, uint32_t len, uint32_t lkey)
 			page = (uint64_t)qp->d->cdb << 12;
 		off = (qp->qpn & 127) * 32;
 	}
-	vm_w64(qp->d->vm, page + off, load64(rqe));
+	ring(qp->d->vm, qp->record + 8, page + off, load64(rqe));
 }
 
 void drv_post_raw(struct drv_qp *qp, uint8_t *wqe, uint32_t blocks)

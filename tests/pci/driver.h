@@ -63,7 +63,7 @@ struct drv_cq {
 	struct drv *d;
 	uint32_t cqn;
 	uint8_t shift;
-	uint64_t ring;
+	uint64_t ring, record;
 	uint32_t ci;
 	uint32_t arms, events;
 	bool user;
@@ -86,7 +86,7 @@ struct drv_qp {
 	struct drv *d;
 	uint32_t qpn, cookie;
 	uint8_t sq_shift, rq_shift;
-	uint64_t sq, rq;
+	uint64_t sq, rq, record; /* of the SQ; the RQ's is behind it */
 	uint16_t sq_pi, rq_pi;
 	bool user;
 };

@@ -256,5 +256,6 @@ int main(void)
 		cmocka_unit_test(test_many_commands),
 	};
 
+	vm_maps_doorbells = MAPPED;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

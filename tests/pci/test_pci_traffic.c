@@ -623,5 +623,6 @@ int main(void)
 		cmocka_unit_test(test_masked),
 	};
 
+	vm_maps_doorbells = MAPPED;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

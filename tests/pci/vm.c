@@ -19,6 +19,7 @@
 
 enum {
 	REPLY_MS = 5000, /* QEMU gives a message up after this time */
+	BAR0_SIZE = 8 << 20,
 	NO_REPLY = 0x10,
 };
 
@@ -26,6 +27,8 @@ struct header {
 	uint16_t id, command;
 	uint32_t size, flags, error;
 };
+
+bool vm_maps_doorbells;
 
 void vm_connect(struct vm *vm, const struct server *s, int number)
 {
@@ -54,11 +57,67 @@ void vm_open(struct vm *vm, const struct server *s, int number)
 	vm_connect(vm, s, number);
 	assert_int_equal(vm_call(vm, 1, hello, sizeof(hello), &reply), 0);
 	assert_int_equal(vm_dma_map(vm, VM_BUS, VM_MEM, vm->memfd, 0, 3), 0);
+	if (vm_maps_doorbells)
+		assert_true(vm_map_doorbells(vm));
+}
+
+bool vm_map_doorbells(struct vm *vm)
+{
+	struct {
+		uint32_t argsz, flags, index, cap_offset;
+		uint64_t size, offset;
+		uint16_t id, version;
+		uint32_t next, nr_areas, reserved;
+		uint64_t area_offset, area_size;
+	} info = { .argsz = sizeof(info) };
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct header hdr;
+	struct iovec iov[2] = { { &hdr, sizeof(hdr) }, { &info, sizeof(info) } };
+	struct msghdr msg = { .msg_iov = iov,
+			      .msg_iovlen = 2,
+			      .msg_control = control.buf,
+			      .msg_controllen = sizeof(control.buf) };
+	struct cmsghdr *c;
+	int fd;
+
+	vm_send(vm, 5, 0, &info, 32, NULL, 0);
+	assert_true(recvmsg(vm->sock, &msg, MSG_WAITALL) >= (ssize_t)sizeof(hdr) + 32);
+	assert_int_equal(hdr.id, vm->id);
+	assert_int_equal(hdr.flags, 1);
+	if (!(info.flags & 4))
+		return false;
+	assert_int_equal(hdr.size, sizeof(hdr) + sizeof(info));
+	assert_int_equal(info.flags, 0xf);
+	assert_int_equal(info.cap_offset, 32);
+	assert_int_equal(info.id, 1);
+	assert_int_equal(info.version, 1);
+	assert_int_equal(info.next, 0);
+	assert_int_equal(info.nr_areas, 1);
+	/* not the registers, and all of the rest */
+	assert_int_equal(info.area_offset, 4096);
+	assert_int_equal(info.area_offset + info.area_size, info.size);
+	c = CMSG_FIRSTHDR(&msg);
+	assert_non_null(c);
+	assert_int_equal(c->cmsg_len, CMSG_LEN(sizeof(int)));
+	memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+	vm->bar0 = mmap(NULL, info.size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(vm->bar0 != MAP_FAILED);
+	assert_true(mmap(vm->bar0 + info.area_offset, info.area_size, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_FIXED, fd,
+			 (off_t)(info.offset + info.area_offset)) != MAP_FAILED);
+	close(fd);
+	return true;
 }
 
 void vm_close(struct vm *vm)
 {
 	int i;
+
+	if (vm->bar0)
+		munmap(vm->bar0, BAR0_SIZE);
 
 	close(vm->sock);
 	munmap(vm->mem, VM_MEM);
@@ -239,6 +298,7 @@ void vm_write(struct vm *vm, uint32_t region, uint64_t off, const void *data, ui
 	struct vm_reply reply;
 
 	memcpy(a.data, data, len);
+	vm->messages++;
 	vm_send(vm, 10, vm->posted ? NO_REPLY : 0, &a, 16 + len, NULL, 0);
 	if (vm->posted)
 		return;
@@ -262,6 +322,11 @@ void vm_w32(struct vm *vm, uint64_t off, uint32_t value)
 
 void vm_w64(struct vm *vm, uint64_t off, uint64_t value)
 {
+	if (vm->bar0 && off >= 4096) {
+		assert_true(off % 8 == 0 && off < BAR0_SIZE);
+		__atomic_store_n((uint64_t *)(void *)(vm->bar0 + off), value, __ATOMIC_RELEASE);
+		return;
+	}
 	vm_write(vm, VM_BAR0, off, &value, sizeof(value));
 }
 

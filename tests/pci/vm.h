@@ -30,8 +30,13 @@ struct vm {
 	uint64_t used; /* bytes handed out by vm_alloc() */
 	int event[VM_VECTORS];
 	uint16_t id;
-	bool posted; /* register writes want no reply */
+	bool posted;	   /* register writes want no reply */
+	uint8_t *bar0;	   /* where its pages are mapped; NULL: not */
+	uint64_t messages; /* register writes sent */
 };
+
+/* vm_open() maps the doorbell pages. */
+extern bool vm_maps_doorbells;
 
 /* A reply; error is the errno of an error reply. */
 struct vm_reply {
@@ -45,6 +50,12 @@ void vm_connect(struct vm *vm, const struct server *s, int number);
 
 /* Connect, agree on the version, map all memory, wire nothing. */
 void vm_open(struct vm *vm, const struct server *s, int number);
+
+/*
+ * Map the doorbell pages as the server offers them: vm_w64() writes there without a message then.  False: they are not
+ * offered.
+ */
+bool vm_map_doorbells(struct vm *vm);
 
 /* Drop the connection as a VM that dies does. */
 void vm_close(struct vm *vm);
