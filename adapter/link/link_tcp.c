@@ -62,6 +62,14 @@ static uint32_t default_mulpdu(int fd)
 	return ea_fpdu_mulpdu(mss);
 }
 
+static void link_free(struct ea_tcp *tcp)
+{
+	free(tcp->rx.copy);
+	free(tcp->tx.copies);
+	free(tcp->tx.rest);
+	free(tcp);
+}
+
 struct ea_link *ea_tcp_create(const struct ea_tcp_attr *attr)
 {
 	struct ea_tcp *tcp;
@@ -75,6 +83,15 @@ struct ea_link *ea_tcp_create(const struct ea_tcp_attr *attr)
 	tcp = calloc(1, sizeof(*tcp));
 	if (!tcp)
 		return NULL;
+	if (attr->crc) {
+		tcp->tx.copies = malloc(TX_CRC_COPY);
+		tcp->rx.copy = malloc(RX_CRC_COPY);
+		if (!tcp->tx.copies || !tcp->rx.copy) {
+			link_free(tcp);
+			errno = ENOMEM;
+			return NULL;
+		}
+	}
 	tcp->link.ops = &tcp_ops;
 	tcp->fd = attr->fd;
 	tcp->crc = attr->crc;
@@ -155,8 +172,7 @@ void ea_tcp_destroy(struct ea_link *link, bool reset)
 	if (reset)
 		setsockopt(tcp->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
 	ea_tcp_down(tcp, ECONNABORTED);
-	free(tcp->tx.rest);
-	free(tcp);
+	link_free(tcp);
 }
 
 void ea_tcp_stats(const struct ea_link *link, struct ea_tcp_stats *stats)

@@ -12,15 +12,16 @@
  * and copied. Without CRC no payload byte is touched but by those copies (messages of at most
  * EA_TCP_COPY_MAX bytes when sending, what the staging buffer holds when receiving).
  *
- * With CRC, payload lies in its target before its CRC was checked; a message is never reported as
- * received when it was wrong.
+ * With CRC, what is sent is a copy that the CRC was made of, as programs, and READs of memory that
+ * lives, may change the source meanwhile; and what is received is kept until its CRC is right.
  *
  * An FPDU that has begun must be finished before anything else can follow.  When the QP ends while
  * the socket is full, the link copies the rest of it (64 KiB at most, its only allocation after
  * creation), so that the end of stream or a Terminate comes between FPDUs.  Only when that payload is
  * what went away does the stream end inside the FPDU: the peer sees a broken stream, not the cause.
  *
- * Bounds: nothing else is allocated after creation.  A link takes EA_TCP_LINK_SIZE bytes at most; what
+ * Bounds: nothing else is allocated after creation.  A link takes EA_TCP_LINK_SIZE bytes at most, and
+ * EA_TCP_CRC_SIZE more with CRC; what
  * the peer sends and nobody takes stays in the kernel's socket buffer, whose limit stops the peer.
  *
  * Threads: all functions under the lock that serialises the core (core.h); none blocks.
@@ -49,7 +50,8 @@ struct ea_tcp;
 enum {
 	EA_TCP_RX_STAGE = 8192, /* staging buffer; most bytes that creation takes over */
 	EA_TCP_COPY_MAX = 192, /* longest payload that is copied instead of gathered when sending */
-	EA_TCP_LINK_SIZE = 20480, /* memory of one link, all included */
+	EA_TCP_LINK_SIZE = 20480, /* memory of one link without CRC, all included */
+	EA_TCP_CRC_SIZE = 196608, /* copies of payload on their way */
 };
 
 struct ea_tcp_attr {

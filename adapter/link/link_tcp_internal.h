@@ -19,6 +19,8 @@ enum {
 	TX_SCRATCH = 4096,    /* headers, copied payload, trailers of those */
 	TX_BATCH = 512 << 10, /* payload bytes staged at once */
 	TX_IOV = 128,
+	TX_CRC_COPY = 128 << 10, /* payload of staged FPDUs, when it must not change any more */
+	RX_CRC_COPY = 64 << 10,	 /* payload of the current FPDU until its CRC is known */
 	RX_LARGE = 4096, /* payload from which on staging is kept small, so that little is copied */
 	RX_AHEAD = 256,	 /* staging behind a large payload: trailer, next header, a small message */
 };
@@ -36,7 +38,8 @@ enum ea_tcp_rx_state {
  * One FPDU in the order of the stream.  Its scratch bytes are header, copied payload and trailer.
  */
 struct ea_tcp_frame {
-	uint32_t off, len; /* payload gathered from the message; len 0: none, or it was copied */
+	uint32_t off, len; /* payload gathered from the message; len 0: none, or it is in scratch */
+	const uint8_t *copy; /* of that payload; NULL: it is read where it lies */
 	uint16_t scratch;
 	uint8_t head_len; /* header and copied payload */
 	uint8_t tail_len; /* padding and CRC */
@@ -59,6 +62,8 @@ struct ea_tcp_tx {
 	uint32_t rest_off;  /* where in the frame's payload it starts */
 	struct ea_tcp_frame frames[TX_FRAMES];
 	struct ea_tx_msg msgs[TX_MSGS];
+	uint8_t *copies; /* with CRC: TX_CRC_COPY bytes */
+	uint32_t copied; /* of them in use */
 	uint8_t buf[TX_SCRATCH];
 };
 
@@ -71,6 +76,7 @@ struct ea_tcp_rx {
 	uint32_t crc;
 	uint32_t head, tail; /* bytes in buf */
 	struct ea_rx_seg seg;
+	uint8_t *copy; /* with CRC: RX_CRC_COPY bytes */
 	uint8_t buf[EA_TCP_RX_STAGE];
 };
 
@@ -93,6 +99,8 @@ struct ea_tcp {
 };
 
 _Static_assert(sizeof(struct ea_tcp) <= EA_TCP_LINK_SIZE, "promise of link_tcp.h");
+_Static_assert((int)TX_CRC_COPY + (int)RX_CRC_COPY <= (int)EA_TCP_CRC_SIZE,
+	       "promise of link_tcp.h");
 
 static inline struct ea_tcp *to_tcp(const struct ea_link *link)
 {

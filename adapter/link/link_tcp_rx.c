@@ -141,6 +141,48 @@ static void placed(struct ea_tcp *tcp, const struct iovec *iov, uint32_t len)
 	}
 }
 
+/*
+ * Where @len bytes of payload from rx->off on go; result as ea_rx_target().  What has a CRC is kept until
+ * that is known to be right: nothing wrong is placed, and a program that changes the target at once
+ * changes nothing that is still to be checked.
+ */
+static int target(struct ea_tcp *tcp, uint32_t len, struct iovec *iov, uint32_t *covered)
+{
+	struct ea_tcp_rx *rx = &tcp->rx;
+
+	if (!tcp->crc)
+		return ea_rx_target(tcp->link.qp, &rx->seg, rx->off, len, iov, EA_IOV_MAX, covered);
+	iov->iov_base = rx->copy + rx->off;
+	iov->iov_len = len;
+	*covered = len;
+	return 1;
+}
+
+/* The CRC was right: place what was kept.  False: the core refuses the target. */
+static bool place_kept(struct ea_tcp *tcp)
+{
+	struct ea_tcp_rx *rx = &tcp->rx;
+	struct iovec iov[EA_IOV_MAX];
+	uint32_t off, covered;
+	const uint8_t *from = rx->copy;
+	int i, n;
+
+	for (off = 0; off < rx->seg.len; off += covered) {
+		n = ea_rx_target(tcp->link.qp, &rx->seg, off, rx->seg.len - off, iov, EA_IOV_MAX,
+				 &covered);
+		if (n < 0) {
+			target_lost(tcp, -n);
+			return false;
+		}
+		for (i = 0; i < n; i++) {
+			memcpy(iov[i].iov_base, from, iov[i].iov_len);
+			from += iov[i].iov_len;
+		}
+	}
+	tcp->stats.rx_copied += rx->seg.len;
+	return true;
+}
+
 /* Copy staged payload to its target. */
 static void place_staged(struct ea_tcp *tcp)
 {
@@ -152,7 +194,7 @@ static void place_staged(struct ea_tcp *tcp)
 	len = rx->seg.len - rx->off;
 	if (len > staged(rx))
 		len = staged(rx);
-	n = ea_rx_target(tcp->link.qp, &rx->seg, rx->off, len, iov, EA_IOV_MAX, &covered);
+	n = target(tcp, len, iov, &covered);
 	if (n < 0) {
 		target_lost(tcp, -n);
 		return;
@@ -192,6 +234,8 @@ static void end_segment(struct ea_tcp *tcp)
 		protocol_error(tcp, EA_TERM_CRC);
 		return;
 	}
+	if (tcp->crc && !ctrl && !place_kept(tcp))
+		return;
 	rx->head += ctrl_len + rx->trailer;
 	rx->state = RX_HDR;
 	tcp->stats.rx_fpdus++;
@@ -275,7 +319,7 @@ static ssize_t fill(struct ea_tcp *tcp, size_t *want)
 	compact(rx);
 	if (rx->state == RX_PAYLOAD) {
 		left = rx->seg.len - rx->off;
-		n = ea_rx_target(tcp->link.qp, &rx->seg, rx->off, left, iov, EA_IOV_MAX, &covered);
+		n = target(tcp, left, iov, &covered);
 		if (n < 0) {
 			target_lost(tcp, -n);
 			errno = ESHUTDOWN;

@@ -38,14 +38,8 @@ static bool pull_message(struct ea_tcp *tcp)
 	return true;
 }
 
-/* What is done with payload while it is staged. */
-struct payload_use {
-	uint8_t *copy_to; /* NULL: no copy */
-	uint32_t *crc;	  /* NULL: no CRC */
-};
-
-static int use_payload(struct ea_tcp *tcp, const struct ea_tx_msg *msg, uint32_t off, uint32_t len,
-		       struct payload_use use)
+static int copy_payload(struct ea_tcp *tcp, const struct ea_tx_msg *msg, uint32_t off, uint32_t len,
+			uint8_t *to)
 {
 	struct iovec iov[EA_IOV_MAX];
 	uint32_t covered;
@@ -56,12 +50,8 @@ static int use_payload(struct ea_tcp *tcp, const struct ea_tx_msg *msg, uint32_t
 		if (n < 0)
 			return -n;
 		for (i = 0; i < n; i++) {
-			if (use.copy_to) {
-				memcpy(use.copy_to, iov[i].iov_base, iov[i].iov_len);
-				use.copy_to += iov[i].iov_len;
-			}
-			if (use.crc)
-				*use.crc = ea_crc32c_add(*use.crc, iov[i].iov_base, iov[i].iov_len);
+			memcpy(to, iov[i].iov_base, iov[i].iov_len);
+			to += iov[i].iov_len;
 		}
 		off += covered;
 		len -= covered;
@@ -126,6 +116,7 @@ static int cut_frame(struct ea_tcp *tcp)
 	ulpdu = hdr_len + len;
 	frame->off = tx->cut;
 	frame->len = 0;
+	frame->copy = NULL;
 	frame->msg = tx->msg;
 	frame->scratch = tx->scratch;
 	frame->ends_msg = msg->ctrl_len || tx->cut + len == msg->len;
@@ -135,8 +126,7 @@ static int cut_frame(struct ea_tcp *tcp)
 		memcpy(head + frame->head_len, msg->ctrl, len);
 		frame->head_len += len;
 	} else if (len <= EA_TCP_COPY_MAX) {
-		err = use_payload(tcp, msg, tx->cut, len,
-				  (struct payload_use){ .copy_to = head + frame->head_len });
+		err = copy_payload(tcp, msg, tx->cut, len, head + frame->head_len);
 		if (err)
 			return err;
 		frame->head_len += len;
@@ -145,10 +135,13 @@ static int cut_frame(struct ea_tcp *tcp)
 	}
 	if (tcp->crc) {
 		crc = ea_crc32c_add(crc, head, frame->head_len);
-		err = use_payload(tcp, msg, frame->off, frame->len,
-				  (struct payload_use){ .crc = &crc });
+		/* the program, or a peer, may change the source until it is sent: the CRC is of a copy */
+		err = copy_payload(tcp, msg, frame->off, frame->len, tx->copies + tx->copied);
 		if (err)
 			return err;
+		frame->copy = tx->copies + tx->copied;
+		crc = ea_crc32c_add(crc, frame->copy, frame->len);
+		tx->copied += frame->len;
 	}
 	frame->tail_len = put_trailer(ulpdu, tcp->crc ? &crc : NULL, head + frame->head_len);
 
@@ -188,8 +181,10 @@ static void stage_batch(struct ea_tcp *tcp)
 	tx->frame = 0;
 	tx->nframes = 0;
 	tx->scratch = 0;
+	tx->copied = 0;
 	while (tx->nframes < TX_FRAMES && bytes < TX_BATCH &&
-	       tx->scratch + FRAME_MAX <= TX_SCRATCH) {
+	       tx->scratch + FRAME_MAX <= TX_SCRATCH &&
+	       (!tcp->crc || tx->copied + tcp->mulpdu <= TX_CRC_COPY)) {
 		if (tx->msg == tx->nmsgs && !pull_message(tcp))
 			return;
 		err = cut_frame(tcp);
@@ -225,6 +220,12 @@ static int frame_payload(struct ea_tcp *tcp, const struct ea_tcp_frame *frame, u
 {
 	struct ea_tcp_tx *tx = &tcp->tx;
 
+	if (frame->copy) {
+		*covered = frame->len - skip;
+		iov->iov_base = (uint8_t *)frame->copy + skip;
+		iov->iov_len = *covered;
+		return 1;
+	}
 	if (ea_tcp_unlikely(tx->rest)) {
 		*covered = frame->len - skip;
 		iov->iov_base = tx->rest + (skip - tx->rest_off);
@@ -325,7 +326,7 @@ void ea_tcp_keep_rest(struct ea_tcp *tcp)
 	const struct ea_tcp_frame *frame = &tx->frames[tx->frame];
 	uint32_t skip;
 
-	if (!tx->frame_off || tcp->closing || !tcp->link.qp)
+	if (!tx->frame_off || tcp->closing || !tcp->link.qp || frame->copy)
 		return;
 	skip = tx->frame_off < frame->head_len ? 0 : tx->frame_off - frame->head_len;
 	if (skip >= frame->len)
@@ -334,8 +335,8 @@ void ea_tcp_keep_rest(struct ea_tcp *tcp)
 	if (!tx->rest)
 		return;
 	tx->rest_off = skip;
-	if (use_payload(tcp, &tx->msgs[frame->msg], frame->off + skip, frame->len - skip,
-			(struct payload_use){ .copy_to = tx->rest })) {
+	if (copy_payload(tcp, &tx->msgs[frame->msg], frame->off + skip, frame->len - skip,
+			 tx->rest)) {
 		free(tx->rest);
 		tx->rest = NULL;
 	}

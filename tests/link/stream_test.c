@@ -281,12 +281,84 @@ static void garbled_without_crc(void **state)
 	bytes_free(&stream);
 }
 
+/* The program changes what is being sent: the peer sees some of it, and never a wrong CRC. */
+static void source_changes(void **state)
+{
+	enum {
+		LEN = 700 << 10
+	};
+	struct bytes stream = {};
+	struct peer_fpdu fpdu;
+	size_t pos = 0, got = 0;
+	struct rig_wc wc;
+	struct rig rig;
+	int fds[2];
+
+	(void)state;
+	rig_sockets(fds, false);
+	rig_open(&rig, fds[0], MEM, &(struct rig_options){ .crc = true });
+	rig_fill(&rig, 0, LEN, 1);
+	rig_post_write(&rig, 0, LEN, RIG_STAG, TARGET, RIG_SIGNAL);
+	assert_int_equal(ea_tcp_progress_tx(rig.link, SIZE_MAX), EA_TCP_WAIT_OUT);
+	rig_fill(&rig, 0, LEN, 2);
+	assert_false(peer_read(fds[1], &stream, &rig));
+	while (peer_take(&stream, &pos, &fpdu, true)) {
+		assert_int_equal(fpdu.hdr.to, TARGET + got);
+		got += fpdu.len;
+	}
+	assert_int_equal(pos, stream.len);
+	assert_int_equal(got, LEN);
+	assert_true(rig_poll(&rig, &wc));
+	assert_int_equal(wc.syndrome, EA_SYN_SUCCESS);
+	bytes_free(&stream);
+	close(fds[1]);
+	rig_close(&rig);
+}
+
+/* Nothing is placed before its CRC was right. */
+static void placed_when_right(void **state)
+{
+	struct ea_ddp_hdr hdr = peer_hdr(EA_RDMAP_WRITE, 0);
+	static uint8_t payload[WRITE_LEN];
+	struct bytes stream = {};
+	struct rig rig;
+	int fds[2], bad;
+
+	(void)state;
+	memset(payload, 7, sizeof(payload));
+	for (bad = 0; bad < 2; bad++) {
+		open_receiver(&rig, fds, true);
+		hdr.stag = RIG_STAG;
+		hdr.to = (uintptr_t)rig.mem + TARGET;
+		stream.len = 0;
+		peer_segment(&stream, &hdr, payload, sizeof(payload), true);
+		stream.p[stream.len - 1] ^= bad;
+		peer_write(fds[1], stream.p, stream.len - 1, &rig);
+		rig_pump(&rig, NULL);
+		assert_int_equal(rig.mem[TARGET], 0);
+		assert_int_equal(rig.mem[TARGET + WRITE_LEN - 1], 0);
+		peer_write(fds[1], stream.p + stream.len - 1, 1, &rig);
+		rig_pump(&rig, NULL);
+		if (bad) {
+			assert_int_equal(rig.mem[TARGET], 0);
+			assert_int_equal(ea_tcp_error(rig.link), EBADMSG);
+		} else {
+			assert_memory_equal(rig.mem + TARGET, payload, sizeof(payload));
+			assert_int_equal(ea_tcp_state(rig.link), EA_TCP_OPEN);
+		}
+		close(fds[1]);
+		rig_close(&rig);
+	}
+	bytes_free(&stream);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(byte_by_byte),	       cmocka_unit_test(random_pieces),
 		cmocka_unit_test(cut_short),	       cmocka_unit_test(corrupted),
-		cmocka_unit_test(garbled_without_crc),
+		cmocka_unit_test(garbled_without_crc), cmocka_unit_test(source_changes),
+		cmocka_unit_test(placed_when_right),
 	};
 
 	return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
