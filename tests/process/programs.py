@@ -422,6 +422,20 @@ kill $pid
 
 
 @test
+def too_few_descriptors():
+    """However few a program may have: no crash, and a message that says what is missing."""
+    need("ibv_devinfo", "prlimit")
+    said = ""
+    for limit in range(4, 16):
+        child = subprocess.run([run, *SYSTEM, "prlimit", f"--nofile={limit}:{limit}", "ibv_devinfo"], text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, check=False)
+        assert child.returncode >= 0, f"signal {-child.returncode} with {limit} descriptors"
+        said += child.stderr
+    expect(said, r"device erdma_0 cannot start: Too many open files")
+    assert "Bad file descriptor" not in said, said
+
+
+@test
 def nothing_is_left_behind():
     def files():
         return {path for top in ("/dev/shm", "/tmp", "/run") for path in os.listdir(top)}

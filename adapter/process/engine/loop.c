@@ -441,6 +441,12 @@ static int start_thread(void)
 	return 0;
 }
 
+/* The result of a call that makes a descriptor, hidden; or -errno. */
+static int hide(int fd)
+{
+	return fd < 0 ? -errno : host_fd_hide(fd);
+}
+
 static int start(void)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = SLOT_NONE };
@@ -452,16 +458,16 @@ static int start(void)
 	loop.load_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
 	if (loop.load_fd >= 0)
 		loop.load_fd = host_fd_hide(loop.load_fd);
-	loop.epfd = epoll_create1(EPOLL_CLOEXEC);
-	if (loop.epfd < 0)
-		return -errno;
-	loop.evfd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	loop.epfd = hide(epoll_create1(EPOLL_CLOEXEC));
+	if (loop.epfd < 0) {
+		ret = loop.epfd;
+		goto err_load;
+	}
+	loop.evfd = hide(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (loop.evfd < 0) {
-		ret = -errno;
+		ret = loop.evfd;
 		goto err_epfd;
 	}
-	loop.epfd = host_fd_hide(loop.epfd);
-	loop.evfd = host_fd_hide(loop.evfd);
 	if (epoll_ctl(loop.epfd, EPOLL_CTL_ADD, loop.evfd, &ev)) {
 		ret = -errno;
 		goto err_evfd;
@@ -476,6 +482,9 @@ err_evfd:
 	host_fd_unhide_close(loop.evfd);
 err_epfd:
 	host_fd_unhide_close(loop.epfd);
+err_load:
+	if (loop.load_fd >= 0)
+		host_fd_unhide_close(loop.load_fd);
 	return ret;
 }
 
