@@ -2,7 +2,7 @@
 /*
  * How fast the mux is, over a loopback umad: the daemon as it is, its kernel side played by the test fabric.
  *
- * Pairs of clients have a connection each; one end sends, the MAD goes through umad out and in again, and the other end
+ * Pairs of clients (or one, with itself) have a connection each; one end sends, the MAD goes through umad out and in again, and the other end
  * receives it. So each MAD is relayed twice: client to fabric, and fabric to client. The daemon may be held to one core; the
  * generator and the fabric share the rest.
  */
@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@
 #define RECV_FRAMES    64
 #define STAMP	       128 /* offset in the MAD of the time it was sent */
 #define OP_HELLO       3
+#define STALL_ROUNDS   3
 
 struct pair {
 	int a, b;
@@ -42,13 +44,30 @@ struct pair {
 
 struct bench {
 	struct rig *r;
+	FILE *results; /* lines "NAME VALUE" for a program; NULL: none */
 	struct pair *pairs;
 	unsigned int n;
+	bool solo; /* one client is both ends */
 	double seconds;
 	bool pin;
 	uint64_t *samples;
 	size_t n_samples, max_samples;
 };
+
+static void result(struct bench *b, double value, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static void result(struct bench *b, double value, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!b->results)
+		return;
+	va_start(ap, fmt);
+	vfprintf(b->results, fmt, ap);
+	va_end(ap);
+	fprintf(b->results, " %.6g\n", value);
+}
 
 static uint64_t now_ns(void)
 {
@@ -124,17 +143,19 @@ static void connect_pair(struct bench *b, unsigned int i, bool aware)
 	gid4(p->ga, 0x0a000000 + (p->port << 16) + 2 * k + 10);
 	gid4(p->gb, 0x0a000000 + (p->port << 16) + 2 * k + 11);
 	p->a = wire_connect_wait(path, RIG_MS);
-	p->b = wire_connect_wait(path, RIG_MS);
+	p->b = b->solo ? p->a : wire_connect_wait(path, RIG_MS);
 	if (aware) {
 		hello(p->a);
-		hello(p->b);
+		if (!b->solo)
+			hello(p->b);
 	}
 	wire_reg(p->a, p->ga);
 	wire_reg(p->b, p->gb);
 	mad_req(mad, 1, 1, p->ga, p->gb, 0x1000 + 2 * i, 1, SVC_TCP);
 	wire_mad(p->a, p->ga, mad);
 	wait_mad(p->b, in);
-	mad_rep(mad, 1, be32(in + M_LOCAL), be64(in + M_TID), 0x1001 + 2 * i, 1);
+	mad_rep(mad, 2, be32(in + M_LOCAL), be64(in + M_TID), (b->solo ? 0x1000 : 0x1001) + 2 * i,
+		1);
 	poll(NULL, 0, aware ? 0 : 20);
 	wire_mad(p->b, p->gb, mad);
 	wait_mad(p->a, in);
@@ -211,7 +232,8 @@ static void stop(struct bench *b)
 {
 	for (unsigned int i = 0; i < b->n; i++) {
 		close(b->pairs[i].a);
-		close(b->pairs[i].b);
+		if (!b->solo)
+			close(b->pairs[i].b);
 	}
 	free(b->pairs);
 	rig_free(b->r);
@@ -244,7 +266,8 @@ static void drain_answers(struct pair *p)
 {
 	static uint8_t buf[RECV_FRAMES * FRAME];
 
-	while (recv(p->a, buf, sizeof(buf), MSG_DONTWAIT) == (ssize_t)sizeof(buf))
+	/* Where one client is both ends, they come with its MADs. */
+	while (p->a != p->b && recv(p->a, buf, sizeof(buf), MSG_DONTWAIT) == (ssize_t)sizeof(buf))
 		;
 }
 
@@ -273,8 +296,16 @@ static unsigned int receive(struct bench *b, struct pair *p, bool sample)
 	return n;
 }
 
-static void throughput(struct bench *b, unsigned int pairs)
+/* How many pairs so many clients are. */
+static unsigned int pairs_of(struct bench *b, unsigned int clients)
 {
+	b->solo = clients == 1;
+	return b->solo ? 1 : clients / 2;
+}
+
+static void throughput(struct bench *b, unsigned int clients)
+{
+	unsigned int pairs = pairs_of(b, clients);
 	uint64_t begin, cpu, end, done = 0, last = 0;
 	double wall, used;
 
@@ -306,8 +337,9 @@ static void throughput(struct bench *b, unsigned int pairs)
 	used = (double)(cpu_ns(b->r->pid) - cpu) / 1e9;
 	printf("throughput %5u clients: %9.0f MADs/s through it, %9.0f relayed/s; daemon used %.2f core; "
 	       "%9.0f relayed/s a core\n",
-	       2 * pairs, (double)done / wall, 2 * (double)done / wall, used / wall,
+	       clients, (double)done / wall, 2 * (double)done / wall, used / wall,
 	       2 * (double)done / used);
+	result(b, 2 * (double)done / used, "relayed %u", clients);
 	stop(b);
 }
 
@@ -374,11 +406,13 @@ static void run_latency(struct bench *b, double rate, bool inject, const uint8_t
 	       (double)percentile(b, 999) / 1e3, b->n_samples, (unsigned long long)sent, rate);
 }
 
-static void latency(struct bench *b, unsigned int pairs, double rate)
+static void latency(struct bench *b, unsigned int clients, double rate)
 {
-	start(b, pairs, true);
-	printf("latency    %5u clients: ", 2 * pairs);
+	start(b, pairs_of(b, clients), true);
+	printf("latency    %5u clients: ", clients);
 	run_latency(b, rate, false, NULL);
+	result(b, (double)percentile(b, 500) / 1e3, "p50 %u", clients);
+	result(b, (double)percentile(b, 990) / 1e3, "p99 %u", clients);
 	stop(b);
 }
 
@@ -389,7 +423,7 @@ static void answer_latency(struct bench *b)
 	struct pair *p;
 	uint8_t frame[FRAME];
 
-	start(b, 1, false);
+	start(b, pairs_of(b, 2), false);
 	p = &b->pairs[0];
 	b->n_samples = 0;
 	end = now_ns() + (uint64_t)(b->seconds * 1e9);
@@ -407,26 +441,42 @@ static void answer_latency(struct bench *b)
 	printf("answer         1 client, QEMU's protocol: p50 %.1f us  p99 %.1f us  p99.9 %.1f us (%zu)\n",
 	       (double)percentile(b, 500) / 1e3, (double)percentile(b, 990) / 1e3,
 	       (double)percentile(b, 999) / 1e3, b->n_samples);
+	result(b, (double)percentile(b, 500) / 1e3, "answer p50");
+	result(b, (double)percentile(b, 990) / 1e3, "answer p99");
 	stop(b);
 }
 
-static void stalled_neighbour(struct bench *b, unsigned int pairs, double rate)
+static int by_number(const void *x, const void *y)
 {
-	uint64_t quiet, disturbed;
+	double a = *(const double *)x, b = *(const double *)y;
+
+	return a < b ? -1 : a > b;
+}
+
+/* In turns, as a busy machine's p99 moves by more than what is looked for. */
+static void stalled_neighbour(struct bench *b, unsigned int clients, double rate)
+{
+	double quiet[STALL_ROUNDS], disturbed[STALL_ROUNDS], ratio;
 	int fd;
 
-	start(b, pairs, true);
+	start(b, pairs_of(b, clients), true);
 	fd = rig_connect(b->r);
 	wire_reg(fd, GA);
-	printf("undisturbed %4u clients: ", 2 * pairs);
-	run_latency(b, rate, false, NULL);
-	printf("stalled one %4u clients: ", 2 * pairs);
-	quiet = percentile(b, 990);
-	run_latency(b, rate, true, GA);
-	disturbed = percentile(b, 990);
+	for (unsigned int i = 0; i < STALL_ROUNDS; i++) {
+		printf("undisturbed %4u clients: ", clients);
+		run_latency(b, rate, false, NULL);
+		quiet[i] = (double)percentile(b, 990) / 1e3;
+		printf("stalled one %4u clients: ", clients);
+		run_latency(b, rate, true, GA);
+		disturbed[i] = (double)percentile(b, 990) / 1e3;
+	}
+	qsort(quiet, STALL_ROUNDS, sizeof(quiet[0]), by_number);
+	qsort(disturbed, STALL_ROUNDS, sizeof(quiet[0]), by_number);
+	ratio = disturbed[STALL_ROUNDS / 2] / quiet[STALL_ROUNDS / 2];
 	printf("  p99 next to a client that does not read: %.2f of the undisturbed; it lost %lld MADs, others none\n",
-	       (double)disturbed / (double)quiet,
-	       (long long)rig_dropped(b->r, "client_queue_full"));
+	       ratio, (long long)rig_dropped(b->r, "client_queue_full"));
+	result(b, quiet[STALL_ROUNDS / 2], "undisturbed %u", clients);
+	result(b, disturbed[STALL_ROUNDS / 2], "disturbed %u", clients);
 	close(fd);
 	stop(b);
 }
@@ -447,7 +497,7 @@ static void memory(struct bench *b, unsigned int sessions)
 	int *fds = calloc(clients, sizeof(*fds));
 	uint8_t mad[MAD], g[16];
 
-	start(b, 1, true);
+	start(b, pairs_of(b, 2), true);
 	fabric_respond(b->r->f, swallow, &gone);
 	base = rss_kib(b->r->pid);
 	for (unsigned int i = 0; i < clients; i++) {
@@ -465,6 +515,8 @@ static void memory(struct bench *b, unsigned int sessions)
 	       base, (double)(with_clients - base) * 1024 / clients, clients,
 	       (double)(with_sessions - with_clients) * 1024 / sessions,
 	       (long long)rig_status(b->r, "sessions"));
+	result(b, (double)(with_clients - base) * 1024 / clients, "memory client");
+	result(b, (double)(with_sessions - with_clients) * 1024 / sessions, "memory session");
 	for (unsigned int i = 0; i < clients; i++)
 		close(fds[i]);
 	free(fds);
@@ -477,6 +529,7 @@ int main(int argc, char **argv)
 		{ "seconds", required_argument, NULL, 's' },
 		{ "pin", no_argument, NULL, 'p' },
 		{ "quick", no_argument, NULL, 'q' },
+		{ "results", required_argument, NULL, 'r' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
@@ -486,7 +539,7 @@ int main(int argc, char **argv)
 	double rate = 10000;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "s:pqh", longs, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "s:pqr:h", longs, NULL)) != -1) {
 		switch (c) {
 		case 's':
 			b.seconds = atof(optarg);
@@ -494,15 +547,23 @@ int main(int argc, char **argv)
 		case 'p':
 			b.pin = true;
 			break;
+		case 'r':
+			b.results = fopen(optarg, "we");
+			if (!b.results) {
+				fprintf(stderr, "%s: %s\n", optarg, strerror(errno));
+				return 1;
+			}
+			break;
 		case 'q':
 			quick = true;
 			b.seconds = 0.2;
 			rate = 1000;
 			break;
 		default:
-			printf("Usage: mux_bench [--seconds=N] [--pin] [--quick]\n"
+			printf("Usage: mux_bench [--seconds=N] [--pin] [--quick] [--results=FILE]\n"
 			       "  --pin    the daemon on the first core, all else on the second\n"
-			       "  --quick  only show that it runs\n");
+			       "  --quick  only show that it runs\n"
+			       "  --results=FILE  the figures once more, one a line\n");
 			return c == 'h' ? 0 : 2;
 		}
 	}
@@ -512,17 +573,21 @@ int main(int argc, char **argv)
 	b.samples = malloc(b.max_samples * sizeof(*b.samples));
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	throughput(&b, 1);
-	throughput(&b, 8);
+	throughput(&b, 16);
 	if (!quick)
-		throughput(&b, 500);
+		throughput(&b, 1000);
 	answer_latency(&b);
 	latency(&b, 1, rate);
-	latency(&b, 8, rate);
+	latency(&b, 16, rate);
 	if (!quick) {
-		latency(&b, 500, rate);
-		stalled_neighbour(&b, 500, rate);
+		latency(&b, 1000, rate);
+		stalled_neighbour(&b, 1000, rate);
 	}
 	memory(&b, quick ? 1000 : 60000);
 	free(b.samples);
+	if (b.results && fclose(b.results)) {
+		perror("results");
+		return 1;
+	}
 	return 0;
 }
