@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Many at once: 16 clients with 900 connections each between two muxes, all with the same ids, over a fabric that loses one MAD in a hundred;
- * 4,096 clients; clients and daemon killed at random under load.
+ * 4,096 clients; a million sessions; clients and daemon killed at random under load.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -25,8 +25,15 @@
 
 #include "tests/mux/rig.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SLOW 1
+#else
+#define SLOW 0
+#endif
+
 #define CLIENTS	  16
 #define CONNS	  900
+#define BATCH	  16 /* requests in one write */
 #define TAG_OFF	  208
 #define RESEND_MS 1000
 #define STORM_MS  150000 /* for each half, on a machine with much else to do */
@@ -364,6 +371,95 @@ static void many_clients(void **state)
 	rig_free(r);
 }
 
+/* Says hello, so that many requests may be on their way. */
+static void say_hello(int fd)
+{
+	uint8_t frame[FRAME], zero[16] = { 0 };
+
+	frame_simple(frame, 3, zero);
+	put_host32(frame + F_LEN, 20);
+	put_host32(frame + F_MAD, 1);
+	assert_int_equal(wire_call(fd, frame, NULL), 0);
+}
+
+/* Sends REQs with ids from first on; returns how many were accepted. */
+static unsigned int post_reqs(int fd, const uint8_t *src, const uint8_t *dst, unsigned int first,
+			      unsigned int count, uint64_t guid)
+{
+	uint8_t frames[BATCH * FRAME], frame[FRAME], mad[MAD];
+	unsigned int accepted = 0;
+
+	for (unsigned int i = 0; i < count; i += BATCH) {
+		unsigned int n = count - i < BATCH ? count - i : BATCH, answers = 0;
+
+		for (unsigned int k = 0; k < n; k++) {
+			mad_req(mad, first + i + k, i + k, src, dst, guid, 1, SVC_TCP);
+			frame_mad(frames + k * FRAME, src, mad);
+		}
+		wire_send(fd, frames, n * FRAME);
+		while (answers < n) {
+			assert_true(wire_recv(fd, frame, RIG_MS, NULL));
+			if (host32(frame + F_TYPE) != T_RESP)
+				continue;
+			answers++;
+			accepted += host32(frame + F_ERR) == 0;
+		}
+	}
+	return accepted;
+}
+
+/* The table at its limit: each REQ from one client to another makes two sessions. */
+static void full_table(void **state)
+{
+	/* Those that a sanitizer watches take their time. */
+	const unsigned int n = 16, total = SLOW ? 64000 : 1000000, each = total / 2 / n;
+	struct rig *r = rig_new();
+	uint8_t g[16][16], mad[MAD], in[MAD];
+	char opt[64];
+	int fds[16], last;
+
+	(void)state;
+	snprintf(opt, sizeof(opt), "max_sessions_total=%u", total);
+	rig_option(r, opt);
+	rig_option(r, "max_sessions=1000000");
+	rig_option(r, "max_half_open=1000000");
+	rig_option(r, "mad_rate=10000000");
+	rig_option(r, "request_rate=10000000");
+	rig_option(r, "source_rate=10000000");
+	rig_start(r);
+	for (unsigned int i = 0; i < n; i++) {
+		fds[i] = rig_connect(r);
+		gid4(g[i], 0x0c000001 + i);
+		say_hello(fds[i]);
+		assert_int_equal(wire_reg(fds[i], g[i]), 0);
+	}
+	for (unsigned int i = 0; i < n; i++)
+		assert_int_equal(post_reqs(fds[i], g[i], g[(i + 1) % n], 1, each, 0x100 + i), each);
+	assert_int_equal(rig_status(r, "sessions"), total);
+	/* One more is refused on either side, and what is there goes on. */
+	assert_int_equal(post_reqs(fds[0], g[0], g[1], each + 1, 1, 0x100), 0);
+	last = rig_connect_reg(r, GA);
+	mad_req(mad, 1, 1, GA, GP, CA_A, QPN_A, SVC_TCP);
+	assert_int_equal(wire_mad(last, GA, mad), 3);
+	mad_req(mad, 1, 1, GP, GA, CA_P, QPN_P, SVC_TCP);
+	rig_inject(r, GP, 1, mad);
+	rig_expect_write(r, in, REJ, GP, 1);
+	assert_int_equal(in[35], 3);
+	for (unsigned int i = 0; i < n; i++)
+		assert_int_equal(post_reqs(fds[i], g[i], g[(i + 1) % n], each / 2, 1, 0x100 + i),
+				 1);
+	/* Time makes room, step by step, as that takes a while. */
+	rig_advance(r, 301000);
+	for (unsigned int i = 0; i < STORM_MS && rig_status(r, "sessions") == total; i += 10)
+		poll(NULL, 0, 10);
+	mad_req(mad, 1, 1, GA, GP, CA_A, QPN_A, SVC_TCP);
+	assert_int_equal(wire_mad(last, GA, mad), 0);
+	for (unsigned int i = 0; i < n; i++)
+		close(fds[i]);
+	close(last);
+	rig_free(r);
+}
+
 /* A client process that works until it is killed. */
 static void busy_client(struct rig *r, unsigned int number)
 {
@@ -425,13 +521,13 @@ static void random_kills(void **state)
 		if (!pids[i])
 			busy_client(r, i);
 	}
-	for (unsigned int round = 0; round < 60; round++) {
+	for (unsigned int round = 0; round < 100; round++) {
 		unsigned int victim = (unsigned int)random() % n;
 
 		poll(NULL, 0, (int)(random() % 20));
 		while (fabric_written(r->f, r->port, pkt, 0))
 			;
-		if (round % 20 == 19) {
+		if (random() % 10 == 0) {
 			rig_stop(r, SIGKILL);
 			rig_start(r);
 			continue;
@@ -468,6 +564,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(storm),
 		cmocka_unit_test(many_clients),
+		cmocka_unit_test(full_table),
 		cmocka_unit_test(random_kills),
 	};
 
