@@ -117,6 +117,8 @@ static void doorbell_info(struct pci_session *s, struct vfu_region_info *info, u
 
 	info->argsz = sizeof(*info) + sizeof(cap);
 	info->flags |= VFU_REGION_MMAP | VFU_REGION_CAPS;
+	/* QEMU wants it in an answer without the capability, too */
+	info->cap_offset = sizeof(*info);
 	if (room < info->argsz) {
 		/* the client will ask again with more room */
 		pci_session_reply(s, info, sizeof(*info), NULL, 0);
@@ -126,10 +128,10 @@ static void doorbell_info(struct pci_session *s, struct vfu_region_info *info, u
 	if (fd < 0) {
 		info->argsz = sizeof(*info);
 		info->flags &= ~(VFU_REGION_MMAP | VFU_REGION_CAPS);
+		info->cap_offset = 0;
 		pci_session_reply(s, info, sizeof(*info), NULL, 0);
 		return;
 	}
-	info->cap_offset = sizeof(*info);
 	pci_session_reply_fd(s, info, sizeof(*info), &cap, sizeof(cap), fd);
 }
 
@@ -138,8 +140,12 @@ static int region_info(struct pci_session *s)
 	struct vfu_region_info info;
 	uint32_t room;
 
-	if (!body_is(s, &info, sizeof(info)) || info.argsz < sizeof(info) ||
-	    info.index >= VFU_REGIONS)
+	/* some clients send the structure, and some all of the buffer that the answer may fill */
+	if (body_len(s) < sizeof(info))
+		return EINVAL;
+	memcpy(&info, s->body, sizeof(info));
+	if (info.argsz < sizeof(info) || info.index >= VFU_REGIONS ||
+	    (body_len(s) != sizeof(info) && body_len(s) != info.argsz))
 		return EINVAL;
 	room = info.argsz;
 	info = (struct vfu_region_info){
