@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <linux/magic.h>
 
 #include "adapter/pci/dma.h"
 #include "adapter/pci/vfu.h"
@@ -16,6 +18,12 @@ enum {
 static struct pci_dma *all_tables;
 
 /* ------------------------------------------------------------------ the guard */
+
+static bool replace(uint8_t *at, size_t len)
+{
+	return mmap(at, len, PROT_READ | PROT_WRITE,
+		    MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) != MAP_FAILED;
+}
 
 static void on_sigbus(int sig, siginfo_t *info, void *ctx)
 {
@@ -29,13 +37,12 @@ static void on_sigbus(int sig, siginfo_t *info, void *ctx)
 			struct pci_window *w = &dma->windows[i];
 			size_t off;
 
-			if (!w->mem || at < w->mem || at >= w->mem + w->size)
+			if (!w->mem || at < w->base || at >= w->base + w->len)
 				continue;
-			/* what lies behind the end of a file is gone as well */
-			off = (size_t)(at - w->mem) & ~(size_t)(PAGE - 1);
-			if (mmap(w->mem + off, w->size - off, PROT_READ | PROT_WRITE,
-				 MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-				 0) != MAP_FAILED)
+			w->cut = true;
+			/* What lies behind the end of a file is gone as well.  A huge page goes whole. */
+			off = (size_t)(at - w->base) & ~(size_t)(PAGE - 1);
+			if (replace(w->base + off, w->len - off) || replace(w->base, w->len))
 				return;
 		}
 	}
@@ -89,26 +96,54 @@ static uint32_t find(const struct pci_dma *dma, uint64_t addr)
 	return lo;
 }
 
-static int map_memory(struct pci_window *w, int fd, uint64_t offset)
+/* Pages of the file's memory, of which a mapping must have whole ones; 0 with errno. */
+static uint64_t page_of(int fd)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs))
+		return 0;
+	return fs.f_type == HUGETLBFS_MAGIC ? (uint64_t)fs.f_bsize : PAGE;
+}
+
+static int map_memory(const struct pci_dma *dma, struct pci_window *w, int fd, uint64_t offset)
 {
 	int prot = (w->read ? PROT_READ : 0) | (w->write ? PROT_READ | PROT_WRITE : 0);
+	uint64_t page = page_of(fd), end, len;
 	struct stat st;
-	uint64_t end;
 	void *mem;
 
 	if (offset % PAGE || __builtin_add_overflow(offset, w->size, &end))
 		return EINVAL;
-	if (fstat(fd, &st))
+	if (!page || fstat(fd, &st))
 		return errno;
 	if (S_ISREG(st.st_mode) && end > (uint64_t)st.st_size)
 		return EINVAL;
-	mem = mmap(NULL, w->size, prot, MAP_SHARED | MAP_NORESERVE, fd, (off_t)offset);
+	len = end - offset + offset % page;
+	if (__builtin_add_overflow(len, page - 1, &len))
+		return EINVAL;
+	len -= len % page;
+	if (dma->mapped == PCI_MAX_MAPPED || len > PCI_MAX_MAPPED_BYTES - dma->mapped_bytes)
+		return ENOSPC;
+	mem = mmap(NULL, len, prot, MAP_SHARED | MAP_NORESERVE, fd,
+		   (off_t)(offset - offset % page));
 	if (mem == MAP_FAILED)
 		return errno;
 	/* a crash of the server shall not write the guest to disk */
-	madvise(mem, w->size, MADV_DONTDUMP);
-	w->mem = mem;
+	madvise(mem, len, MADV_DONTDUMP);
+	w->base = mem;
+	w->len = len;
+	w->mem = w->base + offset % page;
 	return 0;
+}
+
+static void unmap_memory(struct pci_dma *dma, const struct pci_window *w)
+{
+	if (!w->mem)
+		return;
+	munmap(w->base, w->len);
+	dma->mapped--;
+	dma->mapped_bytes -= w->len;
 }
 
 int pci_dma_map(struct pci_dma *dma, uint64_t addr, uint64_t size, int fd, uint64_t offset,
@@ -137,9 +172,11 @@ int pci_dma_map(struct pci_dma *dma, uint64_t addr, uint64_t size, int fd, uint6
 		dma->room = room;
 	}
 	if (fd >= 0) {
-		err = map_memory(&w, fd, offset);
+		err = map_memory(dma, &w, fd, offset);
 		if (err)
 			return err;
+		dma->mapped++;
+		dma->mapped_bytes += w.len;
 	}
 	list_table(dma);
 	memmove(&dma->windows[at + 1], &dma->windows[at], (dma->count - at) * sizeof(w));
@@ -155,8 +192,7 @@ int pci_dma_unmap(struct pci_dma *dma, uint64_t addr, uint64_t size)
 
 	if (at == dma->count || w->addr != addr || w->size != size)
 		return ENOENT;
-	if (w->mem)
-		munmap(w->mem, w->size);
+	unmap_memory(dma, w);
 	dma->count--;
 	memmove(w, w + 1, (dma->count - at) * sizeof(*w));
 	return 0;
@@ -167,8 +203,7 @@ void pci_dma_clear(struct pci_dma *dma)
 	uint32_t i;
 
 	for (i = 0; i < dma->count; i++)
-		if (dma->windows[i].mem)
-			munmap(dma->windows[i].mem, dma->windows[i].size);
+		unmap_memory(dma, &dma->windows[i]);
 	unlist_table(dma);
 	free(dma->windows);
 	memset(dma, 0, sizeof(*dma));
@@ -194,7 +229,7 @@ void *pci_dma_ptr(struct pci_dma *dma, uint64_t addr, size_t *len, bool write)
 		dma->last = at;
 	}
 	w = &dma->windows[at];
-	if (!w->mem || !(write ? w->write : w->read))
+	if (!w->mem || w->cut || !(write ? w->write : w->read))
 		return NULL;
 	off = addr - w->addr;
 	if (*len > w->size - off)

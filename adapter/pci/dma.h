@@ -10,8 +10,9 @@
  * one longer than a step of the event loop.  That is the quiescent point that an unmap needs, since
  * everything runs on one thread.
  *
- * A client may cut its file shorter afterwards.  A touch of such a page gets zeros of our own, and not
- * the end of the process, once pci_dma_guard() was called.
+ * A client may cut its file shorter afterwards, or give one of huge pages that the system has not got.  A touch of such a page
+ * gets zeros of our own, and not the end of the process, once pci_dma_guard() was called; from then on nothing
+ * is reached through the window.
  */
 #ifndef EA_PCI_DMA_H
 #define EA_PCI_DMA_H
@@ -20,18 +21,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum {
+	/*
+	 * Windows with memory that a table may have.  All functions of a process share the mappings that it may have
+	 * (65530 by default), and the guard may part each in two.
+	 */
+	PCI_MAX_MAPPED = 1536,
+};
+
+/* Bytes that the mappings of a table may have: the functions of a process share its address space. */
+#define PCI_MAX_MAPPED_BYTES (1ull << 42)
+
 struct pci_window {
 	uint64_t addr;
 	uint64_t size;
-	uint8_t *mem; /* NULL: not reachable */
+	uint8_t *mem;  /* NULL: not reachable */
+	uint8_t *base; /* of the mapping, which has whole pages of the file's kind */
+	size_t len;
 	bool read, write;
+	volatile bool cut; /* its file was made shorter: not reachable any more */
 };
 
 struct pci_dma {
 	struct pci_window *windows; /* by address, no two overlap */
 	uint32_t count, room;
-	uint32_t last;	      /* window of the last hit */
-	struct pci_dma *next; /* all tables, for the guard */
+	uint32_t mapped;       /* windows with memory */
+	uint64_t mapped_bytes; /* of their mappings */
+	uint32_t last;	       /* window of the last hit */
+	struct pci_dma *next;  /* all tables, for the guard */
 	bool listed;
 };
 
@@ -40,7 +57,7 @@ struct pci_dma {
 /*
  * Add a window of @size bytes at bus address @addr; @fd with @offset is its memory, or negative.  The
  * descriptor stays the caller's.  EINVAL (no size, not whole pages, wraps, neither readable nor writable, @fd
- * shorter than the window), EEXIST (overlaps one), ENOSPC (too many), ENOMEM, or what mmap() says.
+ * shorter than the window), EEXIST (overlaps one), ENOSPC (too many, or too much), ENOMEM, or what mmap() says.
  */
 int pci_dma_map(struct pci_dma *dma, uint64_t addr, uint64_t size, int fd, uint64_t offset,
 		bool read, bool write);

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * One machine takes all that it can get: memory mappings, address space, descriptors, huge pages that are not there.  It is
+ * refused what is too much, the server goes on, and its neighbour on another function of the process notices
+ * nothing.  The same for who may reach the fabric, and for the operator's slips.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/pci/driver.h"
+
+enum {
+	PAGE = 4096,
+	HUGE_PAGE = 2 << 20,
+};
+
+static const uint64_t far_away = 1ull << 40;
+
+/* A machine that comes now finds a device that works. */
+static void neighbour(const struct server *s)
+{
+	struct vm vm;
+	struct drv d;
+
+	server_lives(s);
+	vm_open(&vm, s, 1);
+	drv_probe(&d, &vm, DRV_72);
+	assert_int_equal(drv_cmd(&d, 1, 2, NULL, 0), 0);
+	vm_close(&vm);
+}
+
+/* Make the server read the command queue at @addr. */
+static void read_at(struct vm *vm, struct drv *d, uint64_t addr)
+{
+	vm_w32(vm, 0x10, 1);
+	vm_w32(vm, 0x24, (uint32_t)(addr >> 32));
+	vm_w32(vm, 0x20, (uint32_t)addr);
+	vm_w32(vm, 0x30, 256);
+	vm_w32(vm, 0x28, (uint32_t)d->ccq);
+	vm_w32(vm, 0x2c, (uint32_t)(d->ccq >> 32));
+	vm_w32(vm, 0x38, (uint32_t)d->ceq0);
+	vm_w32(vm, 0x3c, (uint32_t)(d->ceq0 >> 32));
+	vm_w32(vm, 0x34, 128);
+	vm_w32(vm, 0x40, (uint32_t)d->aeq);
+	vm_w32(vm, 0x44, (uint32_t)(d->aeq >> 32));
+	vm_w32(vm, 0x48, 4096);
+	vm_w32(vm, 0x10, 2);
+	assert_true(vm_r32(vm, 0x14) & 2);
+	vm_w64(vm, 0x200, 2);
+	/* answered after the doorbell */
+	vm_r32(vm, 0);
+}
+
+/* The pool may be empty: then the first touch of such memory fails. */
+static void test_huge_pages(void **state)
+{
+	int huge = memfd_create("huge", MFD_CLOEXEC | MFD_HUGETLB);
+	struct server s;
+	struct vm vm;
+	struct drv d;
+
+	(void)state;
+	if (huge < 0)
+		skip();
+	assert_int_equal(ftruncate(huge, 2 * HUGE_PAGE), 0);
+	server_start(&s, 2, NULL);
+	vm_open(&vm, &s, 0);
+	drv_probe(&d, &vm, DRV_72);
+	/* as a monitor maps the memory below 1 MiB */
+	assert_int_equal(vm_dma_map(&vm, far_away, 0xc0000, huge, 0, 3), 0);
+	assert_int_equal(vm_dma_map(&vm, far_away + 0xc0000, PAGE, huge, 0xc0000, 3), 0);
+	assert_int_equal(vm_dma_map(&vm, far_away + HUGE_PAGE, HUGE_PAGE, huge, HUGE_PAGE, 3), 0);
+	read_at(&vm, &d, far_away + 0xc0000);
+	server_lives(&s);
+	read_at(&vm, &d, far_away + HUGE_PAGE + PAGE);
+	server_lives(&s);
+	assert_int_equal(vm_dma_unmap(&vm, far_away, 0xc0000), 0);
+	assert_int_equal(vm_dma_unmap(&vm, far_away + 0xc0000, PAGE), 0);
+	assert_int_equal(vm_dma_unmap(&vm, far_away + HUGE_PAGE, HUGE_PAGE), 0);
+	neighbour(&s);
+	vm_close(&vm);
+	close(huge);
+	server_stop(&s);
+}
+
+static void test_many_mappings(void **state)
+{
+	struct server s;
+	uint32_t err = 0;
+	struct vm vm;
+	struct drv d;
+	uint64_t i;
+	int fd;
+
+	(void)state;
+	fd = memfd_create("small", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(fd, 2 * PAGE), 0);
+	server_start(&s, 2, NULL);
+	vm_open(&vm, &s, 0);
+	drv_probe(&d, &vm, DRV_72);
+	for (i = 0; i < 70000 && !err; i++)
+		err = vm_dma_map(&vm, far_away + i * 2 * PAGE, 2 * PAGE, fd, 0, 3);
+	assert_int_equal(err, ENOSPC);
+	neighbour(&s);
+	/* a window loses one of its pages */
+	assert_int_equal(ftruncate(fd, PAGE), 0);
+	read_at(&vm, &d, far_away + PAGE);
+	neighbour(&s);
+	vm_close(&vm);
+	close(fd);
+	server_stop(&s);
+}
+
+static void test_address_space(void **state)
+{
+	struct server s;
+	uint64_t i, n = 1;
+	uint32_t err;
+	struct vm vm;
+	int fd;
+
+	(void)state;
+	fd = memfd_create("sparse", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(fd, 1ll << 44), 0);
+	server_start(&s, 2, NULL);
+	vm_open(&vm, &s, 0);
+	for (i = 44; i >= 24; i--) {
+		for (err = 0; !err; n++)
+			err = vm_dma_map(&vm, n << 45, 1ull << i, fd, 0, 3);
+	}
+	neighbour(&s);
+	vm_close(&vm);
+	close(fd);
+	server_stop(&s);
+}
+
+static unsigned int open_files(pid_t pid)
+{
+	unsigned int n = 0;
+	char path[64];
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	dir = opendir(path);
+	assert_non_null(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* A guest connects with one on another process until there are no more descriptors for it. */
+static void test_descriptors(void **state)
+{
+	enum {
+		FILES = 1024,
+		QPS = 1200,
+		WAIT_MS = 20000
+	};
+	const struct rlimit low = { FILES, FILES };
+	static struct drv_qp here[QPS], there[QPS];
+	char dir[] = "/tmp/erdma-pci-fabric-XXXXXX";
+	const char *extra[] = { "-d", dir, NULL };
+	struct drv_cq here_cq, there_cq;
+	struct vm vm, other, peer;
+	struct server s, far;
+	struct drv d, peer_d;
+	uint32_t i;
+	int ms;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	server_start(&s, 2, extra);
+	server_start(&far, 1, extra);
+	assert_int_equal(prlimit(s.pid, RLIMIT_NOFILE, &low, NULL), 0);
+	vm_open(&other, &s, 1);
+	vm_open(&vm, &s, 0);
+	vm_open(&peer, &far, 0);
+	drv_probe(&d, &vm, DRV_72);
+	drv_probe(&peer_d, &peer, DRV_72);
+	assert_int_equal(drv_create_cq(&d, &here_cq, 1, 8, 1, true), 0);
+	assert_int_equal(drv_create_cq(&peer_d, &there_cq, 1, 8, 1, true), 0);
+	for (i = 0; i < QPS; i++) {
+		struct drv_end end = { .sip = 0x0a000002,
+				       .dip = 0x0a000001,
+				       .sport = (uint16_t)(2000 + i),
+				       .dport = (uint16_t)(2000 + i) };
+
+		assert_int_equal(drv_create_qp(&d, &here[i], 1 + i, 1, &here_cq, &here_cq, true),
+				 0);
+		assert_int_equal(
+			drv_create_qp(&peer_d, &there[i], 1 + i, 1, &there_cq, &there_cq, true), 0);
+		assert_int_equal(drv_rts(&there[i], here[i].cookie, &end), 0);
+		end.sip = 0x0a000001;
+		end.dip = 0x0a000002;
+		assert_int_equal(drv_rts(&here[i], there[i].cookie, &end), 0);
+	}
+	for (ms = 0; open_files(s.pid) < FILES / 2 && ms < WAIT_MS; ms += 10)
+		usleep(10000);
+	assert_true(open_files(s.pid) >= FILES / 2);
+	/* the neighbour's interrupt moves to another processor */
+	vm_wire(&other, 3);
+	vm_close(&other);
+	neighbour(&s);
+	vm_close(&vm);
+	vm_close(&peer);
+	server_stop(&far);
+	server_stop(&s);
+	assert_int_equal(rmdir(dir), 0);
+}
+
+/* Many connect to the fabric's socket and say nothing; who has something to say is heard. */
+static void test_silent_callers(void **state)
+{
+	enum {
+		CALLERS = 1500
+	};
+	static int silent[CALLERS];
+	const struct drv_wr write = { .op = WR_WRITE };
+	struct drv_end end = { .sip = 0x0a000002, .dip = 0x0a000001, .sport = 1, .dport = 2 };
+	char dir[] = "/tmp/erdma-pci-fabric-XXXXXX";
+	const char *extra[] = { "-d", dir, NULL };
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct drv_cq here_cq, there_cq;
+	struct drv_qp here, there;
+	struct server s, far;
+	struct vm vm, peer;
+	struct drv d, peer_d;
+	struct drv_wc wc;
+	uint32_t i;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	server_start(&s, 1, extra);
+	server_start(&far, 1, extra);
+	vm_open(&vm, &s, 0);
+	vm_open(&peer, &far, 0);
+	drv_probe(&d, &vm, DRV_72);
+	drv_probe(&peer_d, &peer, DRV_72);
+	assert_int_equal(drv_create_cq(&d, &here_cq, 1, 8, 1, true), 0);
+	assert_int_equal(drv_create_cq(&peer_d, &there_cq, 1, 8, 1, true), 0);
+	assert_int_equal(drv_create_qp(&d, &here, 1, 1, &here_cq, &here_cq, true), 0);
+	assert_int_equal(drv_create_qp(&peer_d, &there, 1, 1, &there_cq, &there_cq, true), 0);
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%d-0.fabric", dir, (int)s.pid);
+	for (i = 0; i < CALLERS; i++) {
+		silent[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		assert_int_equal(connect(silent[i], (struct sockaddr *)&addr, sizeof(addr)), 0);
+	}
+	/* the server has the answering side */
+	assert_int_equal(drv_rts(&here, there.cookie, &end), 0);
+	end = (struct drv_end){ .sip = 0x0a000001, .dip = 0x0a000002, .sport = 2, .dport = 1 };
+	assert_int_equal(drv_rts(&there, here.cookie, &end), 0);
+	drv_post(&there, &write);
+	assert_true(drv_poll(&there_cq, &wc, 20000));
+	assert_int_equal(wc.syndrome, 0);
+	for (i = 0; i < CALLERS; i++)
+		close(silent[i]);
+	vm_close(&vm);
+	vm_close(&peer);
+	server_stop(&far);
+	server_stop(&s);
+	assert_int_equal(rmdir(dir), 0);
+}
+
+/* A path that is taken by what is no socket. */
+static void test_wrong_path(void **state)
+{
+	char path[] = "/tmp/erdma-pci-file-XXXXXX", arg[64], byte = 0;
+	int fd = mkstemp(path), status;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(write(fd, "x", 1), 1);
+	snprintf(arg, sizeof(arg), "%s," SERVER_MAC, path);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execl(ERDMA_PCI, ERDMA_PCI, "-q", "-f", arg, NULL);
+		_exit(127);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	close(fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(read(fd, &byte, 1), 1);
+	assert_int_equal(byte, 'x');
+	close(fd);
+	unlink(path);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_huge_pages),     cmocka_unit_test(test_many_mappings),
+		cmocka_unit_test(test_address_space),  cmocka_unit_test(test_descriptors),
+		cmocka_unit_test(test_silent_callers), cmocka_unit_test(test_wrong_path),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
