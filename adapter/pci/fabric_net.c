@@ -34,6 +34,8 @@ enum {
 	MAX_LISTENERS = 8,
 	MAX_PEERS = 64,
 	MAX_CALLERS = 1024, /* that have not been answered */
+	MAX_SHARES = 16,    /* functions that ask at the same time */
+	MAX_DIALS = 512,    /* of one function; more of its QPs wait for their turn */
 };
 
 static const uint64_t retry_ns = 500000000;
@@ -53,10 +55,17 @@ struct answer {
 	__be32 version;
 };
 
+/* How many are being asked for a function's QPs. */
+struct share {
+	const struct pci_func *func;
+	unsigned int dials; /* 0: unused */
+};
+
 /* Asking one process. */
 struct pci_dial {
 	struct pci_dial *prev, *next;
 	struct pci_wait *wait;
+	struct share *share;
 	struct pci_fd pfd;
 	bool said;
 	uint8_t buf[sizeof(struct answer)];
@@ -83,6 +92,7 @@ struct listener {
 
 struct pci_net {
 	struct pci_fabric *fabric;
+	struct share shares[MAX_SHARES];
 	char *dir;
 	struct listener listeners[MAX_LISTENERS];
 	unsigned int nlisteners;
@@ -105,6 +115,23 @@ static struct pci_net *net_get(struct pci_fabric *fabric)
 
 /* ------------------------------------------------------------------ asking */
 
+/* The function's, or a new one; NULL when there is none. */
+static struct share *share_of(struct pci_net *net, const struct pci_func *func)
+{
+	struct share *unused = NULL;
+	unsigned int i;
+
+	for (i = 0; i < MAX_SHARES; i++) {
+		if (!net->shares[i].dials)
+			unused = &net->shares[i];
+		else if (net->shares[i].func == func)
+			return &net->shares[i];
+	}
+	if (unused)
+		unused->func = func;
+	return unused;
+}
+
 static void dial_end(struct pci_dial *dial, bool keep_fd)
 {
 	if (dial->prev)
@@ -114,6 +141,7 @@ static void dial_end(struct pci_dial *dial, bool keep_fd)
 	if (dial->next)
 		dial->next->prev = dial->prev;
 	pci_fd_del(dial->wait->fabric->loop, &dial->pfd);
+	dial->share->dials--;
 	if (!keep_fd)
 		close(dial->pfd.fd);
 	free(dial);
@@ -183,19 +211,24 @@ static void dial_ready(struct pci_fd *pfd, uint32_t events)
 
 static void dial_start(struct pci_wait *wait, int fd)
 {
-	struct pci_dial *dial = calloc(1, sizeof(*dial));
+	struct share *share = share_of(wait->fabric->net, wait->func);
+	struct pci_dial *dial = NULL;
 
+	if (share && share->dials < MAX_DIALS && pci_stream_may_have(fd))
+		dial = calloc(1, sizeof(*dial));
 	if (!dial) {
 		close(fd);
 		return;
 	}
 	dial->wait = wait;
+	dial->share = share;
 	dial->pfd = (struct pci_fd){ .fd = fd, .events = EPOLLOUT, .ready = dial_ready };
 	if (pci_fd_add(wait->fabric->loop, &dial->pfd)) {
 		close(fd);
 		free(dial);
 		return;
 	}
+	share->dials++;
 	dial->next = wait->dials;
 	if (dial->next)
 		dial->next->prev = dial;
@@ -404,16 +437,32 @@ static void caller_ready(struct pci_fd *pfd, uint32_t events)
 			return;
 }
 
+/* Room for one more: those who have not said what they want stand first, the oldest of them. */
+static bool callers_make_room(struct pci_net *net)
+{
+	struct caller *c, *oldest = NULL;
+
+	if (net->ncallers < MAX_CALLERS)
+		return true;
+	for (c = net->callers; c; c = c->next)
+		if (!c->known)
+			oldest = c;
+	if (oldest)
+		caller_end(oldest, false);
+	return oldest;
+}
+
 static void listener_ready(struct pci_fd *pfd, uint32_t events)
 {
 	struct pci_net *net = container_of(pfd, struct listener, pfd)->net;
 	int fd = accept4(pfd->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	struct caller *c;
+	struct caller *c = NULL;
 
 	(void)events;
 	if (fd < 0)
 		return;
-	c = net->ncallers < MAX_CALLERS ? calloc(1, sizeof(*c)) : NULL;
+	if (callers_make_room(net) && pci_stream_may_have(fd))
+		c = calloc(1, sizeof(*c));
 	if (!c) {
 		close(fd);
 		return;

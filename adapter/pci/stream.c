@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 enum {
 	BUDGET = 256 << 10,	 /* bytes each way in one turn */
 	SOCKET_BUFFER = 4 << 20, /* of a pair within the process */
+	KEPT_FDS = 2048,	 /* not for streams; or half, if the process may not have many */
 };
 
 /* How long the peer may take to end its side, and a held message may hide the peer's end. */
@@ -167,14 +169,34 @@ static void ready(struct pci_fd *pfd, uint32_t events)
 	pci_work_queue(s->loop, &s->work);
 }
 
+bool pci_stream_may_have(int fd)
+{
+	static rlim_t most;
+	struct rlimit lim;
+
+	if (!most) {
+		if (getrlimit(RLIMIT_NOFILE, &lim))
+			return false;
+		/* the usual soft limit is for programs that use select() */
+		lim.rlim_cur = lim.rlim_max;
+		if (setrlimit(RLIMIT_NOFILE, &lim) && getrlimit(RLIMIT_NOFILE, &lim))
+			return false;
+		most = lim.rlim_cur - (lim.rlim_cur / 2 < KEPT_FDS ? lim.rlim_cur / 2 : KEPT_FDS);
+	}
+	return (rlim_t)fd < most;
+}
+
 int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn, int fd,
 		    struct pci_stream **stream)
 {
 	static const struct ea_conn_attr conn = { .ord = EA_MAX_ORD, .ird = EA_MAX_IRD };
 	struct ea_tcp_attr attr = { .fd = fd, .notify = notify };
-	struct pci_stream *s = calloc(1, sizeof(*s));
+	struct pci_stream *s;
 	int err;
 
+	if (!pci_stream_may_have(fd))
+		return EMFILE;
+	s = calloc(1, sizeof(*s));
 	if (!s)
 		return ENOMEM;
 	s->loop = func->loop;

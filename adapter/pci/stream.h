@@ -8,6 +8,7 @@
 #ifndef EA_PCI_STREAM_H
 #define EA_PCI_STREAM_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct pci_func;
@@ -20,7 +21,13 @@ struct pci_streams {
 };
 
 /*
- * Connect QP @qpn of @func over the connected socket @fd, which is taken over on success.  0 or errno.
+ * False: @fd is one of the last descriptors that the process may have, which are kept for what clients send and for
+ * new ones.  A guest may open connections as many as it likes.
+ */
+bool pci_stream_may_have(int fd);
+
+/*
+ * Connect QP @qpn of @func over the connected socket @fd, which is taken over on success.  0 or errno; EMFILE: see above.
  * *@stream (may be NULL) is good until the event loop runs again.
  */
 int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn, int fd,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -44,6 +46,14 @@ int pci_unix_connect(const char *path)
 	return fd;
 }
 
+/* A file that is no socket refuses connections just as one that nobody serves. */
+static bool is_socket(const char *path)
+{
+	struct stat st;
+
+	return !lstat(path, &st) && S_ISSOCK(st.st_mode);
+}
+
 int pci_unix_listen(const char *path)
 {
 	struct sockaddr_un addr;
@@ -55,7 +65,7 @@ int pci_unix_listen(const char *path)
 		if (errno != EADDRINUSE)
 			return close_failed(fd);
 		probe = pci_unix_connect(path);
-		if (probe >= 0 || errno != ECONNREFUSED) {
+		if (probe >= 0 || errno != ECONNREFUSED || !is_socket(path)) {
 			if (probe >= 0)
 				close(probe);
 			errno = EADDRINUSE;
