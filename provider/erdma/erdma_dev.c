@@ -118,9 +118,13 @@ static void free_context(struct ibv_context *context)
 {
 	struct erdma_context *ctx = to_ectx(context);
 
+	/*
+	 * Closes the command file, and the adapter looks at the records of QPs and CQs that were not
+	 * destroyed until then.
+	 */
+	verbs_uninit_context(&ctx->vctx);
 	unmap_db_pages(ctx);
 	erdma_dbrec_pool_destroy(&ctx->dbrecs);
-	verbs_uninit_context(&ctx->vctx);
 	free(ctx);
 }
 

@@ -129,6 +129,41 @@ static void closing_frees_everything(void **state)
 		TS_FAIL("%ld bytes resident before, %ld after", resident, ts_resident());
 }
 
+/* A program need not destroy what it has before it closes: the kernel's objects end with the file. */
+static void closing_with_objects(void **state)
+{
+	enum {
+		LEFT = 20
+	};
+	/* the program's memory of them is lost, but known here: no leak to a checker */
+	static struct ibv_cq *cqs[LEFT];
+	static struct ibv_qp *qps[LEFT];
+	long fds = ts_fd_count();
+	int i;
+
+	(void)state;
+	for (i = 0; i < LEFT; i++) {
+		struct ibv_context *ctx = ibv_open_device(ts_dev()->ctx->device);
+		struct ibv_qp_init_attr attr = {
+			.qp_type = IBV_QPT_RC,
+			.cap = { .max_send_wr = 4, .max_recv_wr = 4 },
+		};
+		struct ibv_pd *pd;
+
+		TS_CHECK(ctx);
+		pd = ibv_alloc_pd(ctx);
+		TS_CHECK(pd);
+		cqs[i] = ibv_create_cq(ctx, 16, NULL, NULL, 0);
+		TS_CHECK(cqs[i]);
+		attr.send_cq = cqs[i];
+		attr.recv_cq = cqs[i];
+		qps[i] = ibv_create_qp(pd, &attr);
+		TS_CHECK(qps[i]);
+		TS_OK(ibv_close_device(ctx));
+	}
+	TS_EQ(ts_fd_count(), fds);
+}
+
 static void all_device_memory_is_kept_from_children(void **state)
 {
 	unsigned int ranges = spy_num_ranges();
@@ -235,6 +270,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_million_cycles_leave_nothing),
 		cmocka_unit_test(record_pages_are_freed),
 		cmocka_unit_test(closing_frees_everything),
+		cmocka_unit_test(closing_with_objects),
 		cmocka_unit_test(all_device_memory_is_kept_from_children),
 		cmocka_unit_test(the_kernel_sees_defined_memory),
 		cmocka_unit_test(a_failed_destroy_changes_nothing),
