@@ -184,6 +184,7 @@ struct port_stats {
 };
 
 struct peer_table;
+struct path_table;
 struct listener;
 
 struct mux_port {
@@ -200,6 +201,7 @@ struct mux_port {
 	struct sender *tx;
 	struct gidtable *gids;
 	struct peer_table *peers;
+	struct path_table *paths; /* NULL but on InfiniBand */
 	struct node_queue parked; /* sources not yet in the GID table; frame: sgid and packet */
 	uint64_t parked_at_ms;
 	struct listener *listeners;
@@ -287,7 +289,8 @@ void mux_quit(struct mux *mux, int status);
 enum epoll_tag {
 	TAG_CLIENT,
 	TAG_PORT,
-	TAG_PIDFD
+	TAG_PIDFD,
+	TAG_PATHS
 };
 #define EPOLL_TAG_MASK 3ul
 int mux_watch(struct mux *mux, int fd, uint32_t events, enum epoll_tag tag, void *object);
@@ -315,6 +318,21 @@ void peers_notified(struct peer_table *t);
 void peers_reset(struct peer_table *t);
 bool peers_busy(const struct peer_table *t);
 void peers_counts(const struct peer_table *t, unsigned int *known, unsigned int *waiting);
+
+/* path.c */
+struct path_table *paths_new(struct mux_port *p);
+void paths_free(struct path_table *t);
+/* Opens its file. Returns 0, or a positive errno with why. */
+int paths_up(struct path_table *t, char why[UMAD_WHY_MAX]);
+/* The device is gone: what waits is lost, and all is asked anew. */
+void paths_down(struct path_table *t);
+/* Sends like peers_send(), once it is known where to; sgid is the client's. Returns 0 or the reason why not. */
+int paths_send(struct path_table *t, const uint8_t *sgid, const struct umad_pkt *pkt,
+	       uint64_t client_serial);
+/* Answers have come. */
+void paths_receive(struct path_table *t);
+/* Whether a MAD can be sent there: not 0, which guests without one write, nor the permissive LID, nor a group's. */
+bool path_is_lid(__be16 lid);
 
 /* listen.c */
 int listeners_open(struct mux_port *p, const struct port_config *cfg);

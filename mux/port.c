@@ -52,12 +52,24 @@ void port_free(struct mux_port *p)
 {
 	if (!p)
 		return;
+	paths_free(p->paths);
 	sender_free(p->tx);
 	umad_file_close(&p->rx);
 	peers_free(p->peers);
 	gidtable_free(p->gids);
 	queue_clear(p->mux, &p->parked);
 	free(p);
+}
+
+static int start_paths(struct mux_port *p, char why[UMAD_WHY_MAX])
+{
+	if (!p->paths)
+		p->paths = paths_new(p);
+	if (!p->paths) {
+		strcpy(why, strerror(ENOMEM));
+		return ENOMEM;
+	}
+	return paths_up(p->paths, why);
 }
 
 int port_up(struct mux_port *p, char why[UMAD_WHY_MAX])
@@ -86,6 +98,11 @@ int port_up(struct mux_port *p, char why[UMAD_WHY_MAX])
 		strcpy(why, strerror(err));
 		goto err_tx;
 	}
+	if (p->infiniband) {
+		err = start_paths(p, why);
+		if (err)
+			goto err_watch;
+	}
 	if (kept < 0)
 		state_store_umad(p);
 	p->up = true;
@@ -95,6 +112,8 @@ int port_up(struct mux_port *p, char why[UMAD_WHY_MAX])
 		   p->infiniband ? "InfiniBand" : "Ethernet", kept >= 0 ? " kept=yes" : "");
 	return 0;
 
+err_watch:
+	mux_unwatch(mux, p->rx.fd);
 err_tx:
 	sender_free(p->tx);
 	p->tx = NULL;
@@ -115,6 +134,8 @@ void port_down(struct mux_port *p, const char *why)
 	mux_unwatch(mux, p->rx.fd);
 	state_forget_umad(p);
 	umad_file_close(&p->rx);
+	if (p->paths)
+		paths_down(p->paths);
 	sender_free(p->tx);
 	p->tx = NULL;
 	peers_reset(p->peers);

@@ -113,6 +113,8 @@ static int send_out(struct mux_port *p, const uint8_t *src, const struct session
 	pkt.hdr.path_bits = to->path_bits;
 	memcpy(pkt.hdr.gid, to->gid, MUX_GID_SIZE);
 	memcpy(pkt.mad, mad, MUX_MAD_SIZE);
+	if (p->infiniband && !path_is_lid(to->lid))
+		return paths_send(p->paths, src, &pkt, client_serial);
 	return peers_send(p->peers, &pkt, client_serial);
 }
 

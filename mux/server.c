@@ -244,6 +244,8 @@ static int on_io(sd_event_source *source, int fd, uint32_t revents, void *arg)
 			object = tagged(&events[i], &tag);
 			if (tag == TAG_PORT)
 				port_receive(object);
+			else if (tag == TAG_PATHS)
+				paths_receive(object);
 		}
 		client_run_ready(mux);
 		flush(mux);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <infiniband/umad.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -55,7 +56,8 @@ static void explain_open(const char *device, unsigned int port, int err, char *w
 		device, port, strerror(err));
 }
 
-static void explain_register(const char *device, unsigned int port, int err, char *why)
+static void explain_register(const char *device, unsigned int port, unsigned int class, int err,
+			     char *why)
 {
 	if (err == EINVAL && exists("/sys/module/ib_cm"))
 		snprintf(
@@ -64,25 +66,26 @@ static void explain_register(const char *device, unsigned int port, int err, cha
 			"loaded and serves the device. Start rdmacm-mux before rdma_cm and ib_cm are "
 			"loaded, or unload them: modprobe -r rdma_ucm ib_ipoib rpcrdma ib_iser ib_isert "
 			"rdma_cm ib_cm",
-			CM_CLASS, device, port);
+			class, device, port);
 	else if (err == EINVAL)
 		snprintf(
 			why, UMAD_WHY_MAX,
 			"management class 0x%02x (CM) on %s port %u is taken by another program, maybe a "
 			"second mux: see fuser /dev/infiniband/umad*",
-			CM_CLASS, device, port);
+			class, device, port);
 	else if (err == EPROTONOSUPPORT)
 		snprintf(why, UMAD_WHY_MAX, "%s port %u has no CM queue pair (QP1)", device, port);
 	else
 		snprintf(why, UMAD_WHY_MAX,
-			 "cannot register for management class 0x%02x on %s port %u: %s", CM_CLASS,
+			 "cannot register for management class 0x%02x on %s port %u: %s", class,
 			 device, port, strerror(err));
 }
 
-int umad_file_open(struct umad_file *f, const char *device, unsigned int port, bool receive,
-		   char why[UMAD_WHY_MAX])
+/* An agent of the class; one without methods is asked nothing, and 0 is no class at all. */
+static int open_agent(struct umad_file *f, const char *device, unsigned int port,
+		      unsigned int class, unsigned int version, unsigned int rmpp_version,
+		      long methods[16 / sizeof(long)], char why[UMAD_WHY_MAX])
 {
-	long methods[16 / sizeof(long)] = { 1 << CM_METHOD_SEND };
 	int id, flags, err;
 
 	f->fd = -1;
@@ -95,11 +98,10 @@ int umad_file_open(struct umad_file *f, const char *device, unsigned int port, b
 		return err;
 	}
 	errno = 0;
-	f->agent = umad_register(id, receive ? CM_CLASS : 0, receive ? CM_CLASS_VERSION : 0, 0,
-				 receive ? methods : NULL);
+	f->agent = umad_register(id, (int)class, (int)version, (uint8_t)rmpp_version, methods);
 	if (f->agent < 0) {
 		err = errno ? errno : EIO;
-		explain_register(device, port, err, why);
+		explain_register(device, port, class, err, why);
 		umad_close_port(id);
 		return err;
 	}
@@ -109,6 +111,23 @@ int umad_file_open(struct umad_file *f, const char *device, unsigned int port, b
 		fcntl(f->fd, F_SETFL, flags | O_NONBLOCK);
 	fcntl(f->fd, F_SETFD, FD_CLOEXEC);
 	return 0;
+}
+
+int umad_file_open(struct umad_file *f, const char *device, unsigned int port, bool receive,
+		   char why[UMAD_WHY_MAX])
+{
+	long methods[16 / sizeof(long)] = { 1 << CM_METHOD_SEND };
+
+	if (!receive)
+		return open_agent(f, device, port, 0, 0, 0, NULL, why);
+	return open_agent(f, device, port, CM_CLASS, CM_CLASS_VERSION, 0, methods, why);
+}
+
+int umad_file_open_asking(struct umad_file *f, const char *device, unsigned int port,
+			  unsigned int class, unsigned int version, unsigned int rmpp_version,
+			  char why[UMAD_WHY_MAX])
+{
+	return open_agent(f, device, port, class, version, rmpp_version, NULL, why);
 }
 
 void umad_file_close(struct umad_file *f)
@@ -133,22 +152,45 @@ unsigned int umad_resolve_port(const char *device, unsigned int port)
 	return port;
 }
 
-bool umad_is_infiniband(const char *device, unsigned int port)
+/* An attribute of a port; false if there is none. */
+static bool read_attribute(const char *device, unsigned int port, const char *name, char text[32])
 {
-	char path[256], text[32];
+	char path[256];
 	ssize_t len;
 	int fd;
 
-	snprintf(path, sizeof(path), SYSFS_IB "/%s/ports/%u/link_layer", device, port);
+	snprintf(path, sizeof(path), SYSFS_IB "/%s/ports/%u/%s", device, port, name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	len = read(fd, text, sizeof(text));
+	len = read(fd, text, 31);
 	close(fd);
-	return len >= 10 && memcmp(text, "InfiniBand", 10) == 0;
+	if (len < 0)
+		return false;
+	text[len] = '\0';
+	return true;
 }
 
-enum umad_read_result umad_read(int fd, struct umad_pkt *pkt)
+bool umad_is_infiniband(const char *device, unsigned int port)
+{
+	char text[32];
+
+	return read_attribute(device, port, "link_layer", text) &&
+	       strncmp(text, "InfiniBand", 10) == 0;
+}
+
+bool umad_subnet_manager(const char *device, unsigned int port, uint16_t *lid, uint8_t *sl)
+{
+	char text[32];
+
+	if (!read_attribute(device, port, "sm_lid", text))
+		return false;
+	*lid = (uint16_t)strtoul(text, NULL, 0);
+	*sl = read_attribute(device, port, "sm_sl", text) ? (uint8_t)strtoul(text, NULL, 0) : 0;
+	return *lid != 0;
+}
+
+ssize_t umad_read_any(int fd, struct umad_pkt *pkt)
 {
 	struct {
 		struct umad_pkt pkt;
@@ -160,14 +202,21 @@ enum umad_read_result umad_read(int fd, struct umad_pkt *pkt)
 		len = read(fd, &buf, sizeof(buf));
 	while (len < 0 && errno == EINTR);
 	if (len < 0)
-		return errno == EAGAIN ? UMAD_READ_NONE : UMAD_READ_GONE;
+		return errno == EAGAIN ? 0 : -1;
 	if (len == 0)
-		return UMAD_READ_GONE;
+		return -1;
+	memcpy(pkt, &buf, (size_t)len < sizeof(*pkt) ? (size_t)len : sizeof(*pkt));
+	return len;
+}
+
+enum umad_read_result umad_read(int fd, struct umad_pkt *pkt)
+{
+	ssize_t len = umad_read_any(fd, pkt);
+
+	if (len <= 0)
+		return len ? UMAD_READ_GONE : UMAD_READ_NONE;
 	/* Sends that got no response come back as a bare header with a status. */
-	if (len != sizeof(buf.pkt) || buf.pkt.hdr.status != 0)
-		return UMAD_READ_OTHER;
-	*pkt = buf.pkt;
-	return UMAD_READ_MAD;
+	return len == sizeof(*pkt) && !pkt->hdr.status ? UMAD_READ_MAD : UMAD_READ_OTHER;
 }
 
 int umad_write(int fd, const struct umad_pkt *pkt)

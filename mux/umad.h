@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "mux/protocol.h"
 
@@ -40,6 +41,13 @@ struct umad_file {
  */
 int umad_file_open(struct umad_file *f, const char *device, unsigned int port, bool receive,
 		   char why[UMAD_WHY_MAX]);
+/*
+ * The same for a file that asks the managers of a class and gets their answers, by the transaction id, and what the kernel
+ * has to say of those that did not come.
+ */
+int umad_file_open_asking(struct umad_file *f, const char *device, unsigned int port,
+			  unsigned int class, unsigned int version, unsigned int rmpp_version,
+			  char why[UMAD_WHY_MAX]);
 void umad_file_close(struct umad_file *f);
 
 /* The port's number where the operator gave 0; port otherwise. */
@@ -47,6 +55,9 @@ unsigned int umad_resolve_port(const char *device, unsigned int port);
 
 /* True if the port's link layer is InfiniBand, where addresses are LIDs. */
 bool umad_is_infiniband(const char *device, unsigned int port);
+
+/* Where the subnet manager of an InfiniBand port is; false if there is none. */
+bool umad_subnet_manager(const char *device, unsigned int port, uint16_t *lid, uint8_t *sl);
 
 enum umad_read_result {
 	UMAD_READ_MAD,
@@ -57,6 +68,12 @@ enum umad_read_result {
 
 /* Reads one packet without blocking. */
 enum umad_read_result umad_read(int fd, struct umad_pkt *pkt);
+
+/*
+ * Reads whatever is there, and fills pkt as far as it goes. Returns its length, which may be more than pkt's, 0 if nothing waits, or
+ * -1 if the device went away.
+ */
+ssize_t umad_read_any(int fd, struct umad_pkt *pkt);
 
 /* Writes one packet; may block. Returns 0 or a positive errno. */
 int umad_write(int fd, const struct umad_pkt *pkt);

@@ -26,6 +26,7 @@ struct double_shm {
 	_Atomic uint32_t last_bad;	 /* with this errno */
 	_Atomic uint32_t blocked;	 /* writes that block now */
 	_Atomic uint32_t opened, closed; /* umad files */
+	_Atomic uint32_t infiniband;	 /* a GRH is no must */
 	_Atomic uint32_t room;		 /* bytes of a file that there is room for; 0: enough */
 	_Atomic uint64_t
 		allocations; /* calls of malloc and its like; not counted under a sanitizer */

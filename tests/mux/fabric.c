@@ -254,7 +254,8 @@ static const struct place *find_gid(const struct fabric *f, const uint8_t *gid)
 
 /* Delivery (under the lock) ------------------------------------------------------------------------ */
 
-static struct file *cm_file(struct fabric *f, unsigned int port, uint32_t *slot)
+static struct file *class_file(struct fabric *f, unsigned int port, unsigned int class,
+			       uint32_t *slot)
 {
 	for (unsigned int i = 0; i < MAX_FILES; i++) {
 		struct file *fl = &f->files[i];
@@ -262,13 +263,18 @@ static struct file *cm_file(struct fabric *f, unsigned int port, uint32_t *slot)
 		if (!fl->used || fl->port != port || fl->data < 0)
 			continue;
 		for (uint32_t a = 0; a < MAX_AGENTS; a++) {
-			if (!fl->agents[a].used || fl->agents[a].class != CM_CLASS_WANTED)
+			if (!fl->agents[a].used || fl->agents[a].class != class)
 				continue;
 			*slot = a;
 			return fl;
 		}
 	}
 	return NULL;
+}
+
+static struct file *cm_file(struct fabric *f, unsigned int port, uint32_t *slot)
+{
+	return class_file(f, port, CM_CLASS_WANTED, slot);
 }
 
 static void want_write(struct fabric *f, struct file *fl)
@@ -614,6 +620,20 @@ void fabric_set_gid(struct fabric *f, unsigned int port, unsigned int index, con
 	pthread_mutex_unlock(&f->lock);
 }
 
+void fabric_infiniband(struct fabric *f, unsigned int port, unsigned int sm_lid)
+{
+	const char *d = f->ports[port].device;
+	char text[32];
+
+	pthread_mutex_lock(&f->lock);
+	f->shm->infiniband = 1;
+	snprintf(text, sizeof(text), "0x%x", sm_lid);
+	put(f, "InfiniBand", "/sys/class/infiniband/%s/ports/1/link_layer", d);
+	put(f, text, "/sys/class/infiniband/%s/ports/1/sm_lid", d);
+	put(f, sm_lid ? "2" : "0", "/sys/class/infiniband/%s/ports/1/sm_sl", d);
+	pthread_mutex_unlock(&f->lock);
+}
+
 void fabric_ib_cm(struct fabric *f, bool loaded, unsigned int port, bool serves)
 {
 	char path[256];
@@ -684,6 +704,21 @@ void fabric_inject(struct fabric *f, unsigned int port, const uint8_t *src, unsi
 {
 	pthread_mutex_lock(&f->lock);
 	fabric_reply(f, port, src, index, mad);
+	pthread_mutex_unlock(&f->lock);
+}
+
+void fabric_answer(struct fabric *f, unsigned int port, unsigned int class, uint8_t *pkt,
+		   size_t len)
+{
+	struct file *fl;
+	uint32_t slot;
+
+	pthread_mutex_lock(&f->lock);
+	fl = class_file(f, port, class, &slot);
+	if (fl) {
+		memcpy(pkt, &slot, sizeof(slot));
+		give(f, fl, pkt, len);
+	}
 	pthread_mutex_unlock(&f->lock);
 }
 

@@ -29,6 +29,8 @@ struct double_shm *fabric_shm(struct fabric *f);
 unsigned int fabric_add(struct fabric *f, const char *device);
 /* A GID at an index of the port's table; NULL takes it away. */
 void fabric_set_gid(struct fabric *f, unsigned int port, unsigned int index, const uint8_t *gid);
+/* Makes the port's link layer InfiniBand; sm_lid 0: without a subnet manager. Before the daemon starts. */
+void fabric_infiniband(struct fabric *f, unsigned int port, unsigned int sm_lid);
 /* The kernel module ib_cm: loaded at all, and serving the port. */
 void fabric_ib_cm(struct fabric *f, bool loaded, unsigned int port, bool serves);
 /* Unplugs (its files get EIO) and plugs in again. */
@@ -42,6 +44,9 @@ void fabric_carry(struct fabric *f, bool on);
 /* Hands the port's CM agent a MAD from src, addressed to the GID at index. */
 void fabric_inject(struct fabric *f, unsigned int port, const uint8_t *src, unsigned int index,
 		   const uint8_t *mad);
+/* Hands a packet to the agent of a class on the port; its first word becomes the agent's. */
+void fabric_answer(struct fabric *f, unsigned int port, unsigned int class, uint8_t *pkt,
+		   size_t len);
 /* Hands it any bytes at all. */
 void fabric_inject_raw(struct fabric *f, unsigned int port, const void *data, size_t len);
 

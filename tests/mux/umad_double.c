@@ -388,7 +388,7 @@ static int write_error(struct umad *u, const uint8_t *pkt, size_t len)
 		return EINVAL;
 	if (!u->used[id])
 		return EIO;
-	if (!pkt[32]) /* no GRH on RoCE */
+	if (!pkt[32] && !shm->infiniband) /* no GRH on RoCE */
 		return EINVAL;
 	if (shm->fault_count) {
 		shm->fault_count--;
