@@ -138,12 +138,13 @@ static void closing_with_objects(void **state)
 	/* the program's memory of them is lost, but known here: no leak to a checker */
 	static struct ibv_cq *cqs[LEFT];
 	static struct ibv_qp *qps[LEFT];
+	struct ibv_device *device = ts_dev()->ctx->device;
 	long fds = ts_fd_count();
 	int i;
 
 	(void)state;
 	for (i = 0; i < LEFT; i++) {
-		struct ibv_context *ctx = ibv_open_device(ts_dev()->ctx->device);
+		struct ibv_context *ctx = ibv_open_device(device);
 		struct ibv_qp_init_attr attr = {
 			.qp_type = IBV_QPT_RC,
 			.cap = { .max_send_wr = 4, .max_recv_wr = 4 },
