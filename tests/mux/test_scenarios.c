@@ -580,6 +580,69 @@ static void other_messages(void **state)
 	close(a);
 }
 
+/* Paths that a REQ or a LAP names besides the first: messages may come from there, and from nowhere else. */
+static void alternate_paths(void **state)
+{
+	struct rig *r = *state;
+	int a = rig_connect_reg(r, GA);
+	uint8_t mad[MAD], out[MAD], in[MAD], elsewhere[16];
+	uint32_t va, vb;
+
+	gid4(elsewhere, 0xc6336409);
+	/* Active: the client's REQ names it. */
+	mad_req(mad, 3, 3, GA, GP, CA_A, QPN_A, SVC_TCP);
+	memcpy(mad + 124, GA, 16);
+	memcpy(mad + 140, GQ, 16);
+	assert_int_equal(wire_mad(a, GA, mad), 0);
+	rig_expect_write(r, out, REQ, GP, 1);
+	assert_memory_equal(out + 140, GQ, 16);
+	va = be32(out + M_LOCAL);
+	mad_rep(mad, 0x70, va, be32(out + M_TID_LOW), CA_P, QPN_P);
+	rig_inject(r, GP, 1, mad);
+	rig_expect_mad(a, in, REP, GA, GP);
+	mad_pair(mad, MRA, 0x70, va, 1);
+	rig_inject(r, GQ, 1, mad);
+	rig_expect_mad(a, in, MRA, GA, GQ);
+	rig_inject(r, elsewhere, 1, mad);
+	rig_wait_dropped(r, "wrong_source", 1);
+	/* Passive: the peer's REQ names it. */
+	mad_req(mad, 0x71, 0x71, GP, GA, CA_P, QPN_P, SVC_TCP);
+	memcpy(mad + 124, GQ, 16);
+	memcpy(mad + 140, GA, 16);
+	rig_inject(r, GP, 1, mad);
+	rig_expect_mad(a, in, REQ, GA, GP);
+	mad_rep(mad, 4, 0x71, 0x71, CA_A, QPN_A);
+	wire_mad(a, GA, mad);
+	rig_expect_write(r, out, REP, GP, 1);
+	vb = be32(out + M_LOCAL);
+	mad_pair(mad, RTU, 0x71, vb, 0x71);
+	rig_inject(r, GQ, 1, mad);
+	rig_expect_mad(a, in, RTU, GA, GQ);
+	assert_int_equal(be32(in + M_REMOTE), 4);
+	rig_inject(r, elsewhere, 1, mad);
+	rig_wait_dropped(r, "wrong_source", 2);
+	/* The peer names another one later, from the first. */
+	mad_header(mad, LAP, 0x90);
+	put_be32(mad + 24, 0x71);
+	put_be32(mad + 28, vb);
+	memcpy(mad + 48, elsewhere, 16);
+	memcpy(mad + 64, GA, 16);
+	rig_inject(r, GP, 1, mad);
+	rig_expect_mad(a, in, LAP, GA, GP);
+	assert_int_equal(be32(in + M_REMOTE), 4);
+	assert_memory_equal(in + 48, elsewhere, 16);
+	mad_pair(mad, APR, 4, 0x71, be64(in + M_TID));
+	wire_mad(a, GA, mad);
+	rig_expect_write(r, out, APR, GP, 1);
+	assert_int_equal(be32(out + M_LOCAL), vb);
+	mad_pair(mad, DREQ, 0x71, vb, 0x91);
+	rig_inject(r, elsewhere, 1, mad);
+	rig_expect_mad(a, in, DREQ, GA, elsewhere);
+	rig_inject(r, GQ, 1, mad);
+	rig_wait_dropped(r, "wrong_source", 3);
+	close(a);
+}
+
 #define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
 
 int main(void)
@@ -598,6 +661,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(s6_loopback, setup_no_hairpin, rig_teardown),
 		T(s7_sidr),
 		T(other_messages),
+		T(alternate_paths),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
