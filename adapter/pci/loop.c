@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,8 +18,12 @@ enum {
 /* How long looks that find something may keep the descriptors waiting. */
 static const uint64_t poll_round_ns = 100000;
 
+/* How long work may: a guest can have thousands of streams at work, and others wait for their registers. */
+static const uint64_t work_round_ns = 500000;
+
 struct pci_loop {
 	int epfd;
+	int stop_fd; /* eventfd: a signal may come just before the wait */
 	volatile sig_atomic_t stop;
 	int nevents;
 	struct epoll_event events[BATCH]; /* of the round under way */
@@ -30,13 +35,17 @@ struct pci_loop {
 
 struct pci_loop *pci_loop_create(void)
 {
+	/* no pci_fd: there is nothing to call */
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = NULL };
 	struct pci_loop *loop = calloc(1, sizeof(*loop));
 
 	if (!loop)
 		return NULL;
 	loop->epfd = epoll_create1(EPOLL_CLOEXEC);
-	if (loop->epfd < 0) {
-		free(loop);
+	loop->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (loop->epfd < 0 || loop->stop_fd < 0 ||
+	    epoll_ctl(loop->epfd, EPOLL_CTL_ADD, loop->stop_fd, &ev)) {
+		pci_loop_destroy(loop);
 		return NULL;
 	}
 	loop->work.prev = &loop->work;
@@ -50,7 +59,10 @@ struct pci_loop *pci_loop_create(void)
 
 void pci_loop_destroy(struct pci_loop *loop)
 {
-	close(loop->epfd);
+	if (loop->stop_fd >= 0)
+		close(loop->stop_fd);
+	if (loop->epfd >= 0)
+		close(loop->epfd);
 	free(loop);
 }
 
@@ -127,9 +139,14 @@ static bool work_waits(const struct pci_loop *loop)
 static int work_run(struct pci_loop *loop)
 {
 	struct pci_work *work;
+	uint64_t end = 0;
 	int n;
 
 	for (n = 0; n < WORK_ROUND && work_waits(loop); n++) {
+		if (!end)
+			end = pci_loop_now() + work_round_ns;
+		else if (pci_loop_now() >= end)
+			break;
 		work = loop->work.next;
 		pci_work_cancel(work);
 		work->run(work);
@@ -295,12 +312,24 @@ void pci_loop_once(struct pci_loop *loop, int timeout_ms)
 
 void pci_loop_run(struct pci_loop *loop)
 {
-	loop->stop = 0;
+	uint64_t count;
+	ssize_t n;
+
 	while (!loop->stop)
 		pci_loop_once(loop, -1);
+	n = read(loop->stop_fd, &count, sizeof(count));
+	(void)n;
+	loop->stop = 0;
 }
 
 void pci_loop_stop(struct pci_loop *loop)
 {
+	static const uint64_t one = 1;
+	int err = errno;
+	ssize_t n;
+
 	loop->stop = 1;
+	n = write(loop->stop_fd, &one, sizeof(one));
+	(void)n;
+	errno = err;
 }

@@ -307,12 +307,52 @@ static void test_wrong_path(void **state)
 	unlink(path);
 }
 
+/* The supervisor changes its mind while the program still starts. */
+static void test_early_signal(void **state)
+{
+	char dir[] = "/tmp/erdma-pci-early-XXXXXX", args[16][64], path[64], line[256];
+	const char *argv[40] = { ERDMA_PCI, "-q" };
+	unsigned long long caught = 0;
+	int i, n = 2, status;
+	pid_t pid;
+	FILE *f;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	for (i = 0; i < 16; i++) {
+		snprintf(args[i], sizeof(args[i]), "%s/%d," SERVER_MAC, dir, i);
+		argv[n++] = "-f";
+		argv[n++] = args[i];
+	}
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execv(argv[0], (char **)(uintptr_t)argv);
+		_exit(127);
+	}
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	while (!(caught >> (SIGTERM - 1) & 1)) {
+		f = fopen(path, "re");
+		assert_non_null(f);
+		while (fgets(line, sizeof(line), f))
+			if (!strncmp(line, "SigCgt:", 7))
+				caught = strtoull(line + 7, NULL, 16);
+		fclose(f);
+	}
+	assert_int_equal(kill(pid, SIGTERM), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_huge_pages),     cmocka_unit_test(test_many_mappings),
 		cmocka_unit_test(test_address_space),  cmocka_unit_test(test_descriptors),
 		cmocka_unit_test(test_silent_callers), cmocka_unit_test(test_wrong_path),
+		cmocka_unit_test(test_early_signal),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
