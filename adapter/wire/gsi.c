@@ -24,7 +24,7 @@ enum {
 	PKEY_BASE = 0x7fff,	/* without the membership bit */
 	DETH_AT_QKEY = 0,
 	DETH_AT_QPN = 5,
-	UNKNOWN_BITS = 17, /* of IPv4: id, DF */
+	ID_BITS = 16,
 };
 
 bool ea_gid_is_ipv4(const uint8_t gid[EA_GSI_GID_LEN])
@@ -70,7 +70,7 @@ static uint32_t crc32_add(uint32_t crc, const uint8_t *buf, size_t len)
 
 /* What the ICRC covers before the BTH: headers with ones where they may change on the way. */
 static size_t pseudo_header(uint8_t *p, const struct ea_gsi_path *path, size_t udp_payload,
-			    uint16_t id, bool df)
+			    uint16_t id)
 {
 	size_t udp_len = UDP_LEN + udp_payload;
 	uint8_t *ip = p + LRH_LEN, *udp;
@@ -82,7 +82,7 @@ static size_t pseudo_header(uint8_t *p, const struct ea_gsi_path *path, size_t u
 		ip[1] = 0xff; /* type of service */
 		put16(ip + 2, IPV4_LEN + udp_len);
 		put16(ip + IPV4_AT_ID, id);
-		ip[IPV4_AT_FRAG] = df ? IPV4_DF : 0;
+		ip[IPV4_AT_FRAG] = IPV4_DF;
 		ip[8] = 0xff; /* time to live */
 		ip[9] = IPPROTO_NUMBER_UDP;
 		ip[10] = ip[11] = 0xff; /* checksum */
@@ -107,12 +107,11 @@ static size_t pseudo_header(uint8_t *p, const struct ea_gsi_path *path, size_t u
 	return udp + UDP_LEN - p;
 }
 
-uint32_t ea_gsi_icrc(const uint8_t *pkt, size_t len, const struct ea_gsi_path *path, uint16_t id,
-		     bool df)
+uint32_t ea_gsi_icrc(const uint8_t *pkt, size_t len, const struct ea_gsi_path *path, uint16_t id)
 {
 	static const uint8_t ones = 0xff;
 	uint8_t pseudo[PSEUDO_MAX];
-	size_t n = pseudo_header(pseudo, path, len + EA_GSI_ICRC_LEN, id, df);
+	size_t n = pseudo_header(pseudo, path, len + EA_GSI_ICRC_LEN, id);
 	uint32_t crc = crc32_add(0, pseudo, n);
 
 	if (len <= BTH_AT_RESERVED)
@@ -136,22 +135,22 @@ void ea_gsi_encode(uint8_t pkt[EA_GSI_LEN], const struct ea_gsi_path *path, uint
 	put32(deth + DETH_AT_QKEY, EA_GSI_QKEY);
 	put24(deth + DETH_AT_QPN, EA_GSI_QPN);
 	memcpy(deth + EA_GSI_DETH_LEN, mad, EA_MAD_LEN);
-	crc = htole32(ea_gsi_icrc(pkt, EA_GSI_LEN - EA_GSI_ICRC_LEN, path, 0, true));
+	crc = htole32(ea_gsi_icrc(pkt, EA_GSI_LEN - EA_GSI_ICRC_LEN, path, 0));
 	memcpy(icrc, &crc, sizeof(crc));
 }
 
 /*
- * Is @diff, by which an ICRC differs from that for id 0 and no DF, one that another id or DF makes?
+ * Is @diff, by which an ICRC differs from that for id 0, one that another id makes?
  * Gaussian elimination over the differences that the single bits make.
  */
 static bool spanned(uint32_t diff, size_t len, const struct ea_gsi_path *path, const uint8_t *pkt,
 		    uint32_t zero)
 {
-	uint32_t basis[UNKNOWN_BITS], vec;
+	uint32_t basis[ID_BITS], vec;
 	int i, j, count = 0;
 
-	for (i = 0; i < UNKNOWN_BITS; i++) {
-		vec = zero ^ ea_gsi_icrc(pkt, len, path, i < 16 ? 1u << i : 0, i == 16);
+	for (i = 0; i < ID_BITS; i++) {
+		vec = zero ^ ea_gsi_icrc(pkt, len, path, 1u << i);
 		for (j = 0; j < count; j++) {
 			if ((vec ^ basis[j]) < vec)
 				vec ^= basis[j];
@@ -174,17 +173,14 @@ static bool spanned(uint32_t diff, size_t len, const struct ea_gsi_path *path, c
 static bool icrc_is_good(const uint8_t *pkt, const struct ea_gsi_path *path)
 {
 	size_t len = EA_GSI_LEN - EA_GSI_ICRC_LEN;
-	uint32_t got, zero;
+	uint32_t got, zero = ea_gsi_icrc(pkt, len, path, 0);
 
 	memcpy(&got, pkt + len, sizeof(got));
 	got = le32toh(got);
-	/* over IPv6, and by a sender like this one, it is this */
-	if (got == ea_gsi_icrc(pkt, len, path, 0, true))
+	/* over IPv6, and by a sender like this one, it is the same */
+	if (got == zero)
 		return true;
-	if (!ea_gid_is_ipv4(path->sgid))
-		return false;
-	zero = ea_gsi_icrc(pkt, len, path, 0, false);
-	return spanned(got ^ zero, len, path, pkt, zero);
+	return ea_gid_is_ipv4(path->sgid) && spanned(got ^ zero, len, path, pkt, zero);
 }
 
 enum ea_gsi_verdict ea_gsi_decode(const uint8_t *pkt, size_t len, const struct ea_gsi_path *path,

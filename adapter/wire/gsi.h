@@ -10,14 +10,15 @@
  *
  * (InfiniBand architecture, volume 1, chapters 9 and annex A17.)  The ICRC also covers the IP and
  * UDP headers, except what a router may change, so both sides compute it over headers that only the
- * kernel sees.  Addresses and ports are known; in IPv4 the identification and the "don't fragment"
- * flag remain:
+ * kernel sees.  Addresses and ports are known, and RoCEv2 over IPv4 has the "don't fragment" flag
+ * (DF) set; the identification remains:
  *
  *   - sending, Linux gives id 0 and DF to datagrams of an unconnected socket that is set to
  *     IP_PMTUDISC_DO or IP_PMTUDISC_PROBE.  ea_gsi_encode() presumes this.
- *   - receiving, a socket does not tell them.  A CRC is linear, so the 17 unknown bits span a space
- *     of 2^17 ICRC values that a right packet may have; one that is damaged elsewhere has one of
- *     them with a probability of 2^-15.  Over IPv6 nothing is unknown and the check is whole.
+ *   - receiving, a socket does not tell it.  A CRC is linear, so the 16 unknown bits span a space of
+ *     2^16 ICRC values that a right packet may have; one that is damaged elsewhere has one of them
+ *     with a probability of 2^-16, and never one with a single wrong bit.  Over IPv6 nothing is
+ *     unknown and the check is whole.
  *
  * Pure functions: any thread, no state.
  */
@@ -85,9 +86,8 @@ enum ea_gsi_verdict ea_gsi_decode(const uint8_t *pkt, size_t len, const struct e
 
 /*
  * The ICRC of a UDP payload (without its last four bytes: @len counts those before), as its four
- * bytes on the wire make a little-endian number.  @id and @df are of IPv4's header.
+ * bytes on the wire make a little-endian number.  @id is of IPv4's header.
  */
-uint32_t ea_gsi_icrc(const uint8_t *pkt, size_t len, const struct ea_gsi_path *path, uint16_t id,
-		     bool df);
+uint32_t ea_gsi_icrc(const uint8_t *pkt, size_t len, const struct ea_gsi_path *path, uint16_t id);
 
 #endif
