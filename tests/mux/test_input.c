@@ -267,13 +267,12 @@ static void s12_second_instance(void **state)
 	close(a);
 }
 
-static void s12_sigterm(void **state)
+/* It ends at once, whatever it waits for: a write that blocks, a client that does not read. */
+static void ends(struct rig *r, int sig)
 {
-	struct rig *r = *state;
-	int a = rig_connect_reg(r, GA), status;
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB), status;
 	uint8_t mad[MAD];
 
-	/* Even while a write blocks. */
 	fabric_shm(r->f)->resolve_ms = 600000;
 	memcpy(fabric_shm(r->f)->unresolvable[0], GQ, 16);
 	fabric_shm(r->f)->n_unresolvable = 1;
@@ -281,12 +280,28 @@ static void s12_sigterm(void **state)
 	assert_int_equal(wire_mad(a, GA, mad), 0);
 	for (unsigned int i = 0; !fabric_shm(r->f)->blocked && i < RIG_MS; i++)
 		poll(NULL, 0, 1);
-	status = rig_stop(r, SIGTERM);
+	for (unsigned int i = 0; i < 300; i++) {
+		mad_req(mad, 100 + i, 100 + i, GP, GB, CA_P, QPN_P, SVC_TCP);
+		rig_inject(r, GP, 2, mad);
+	}
+	rig_wait_dropped(r, "client_queue_full", 1);
+	status = rig_stop(r, sig);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	assert_true(wire_closes(a, RIG_MS));
 	assert_int_not_equal(access(r->socket, F_OK), 0);
 	assert_int_not_equal(access(r->control, F_OK), 0);
 	close(a);
+	close(b);
+}
+
+static void s12_sigterm(void **state)
+{
+	ends(*state, SIGTERM);
+}
+
+static void s12_sigint(void **state)
+{
+	ends(*state, SIGINT);
 }
 
 #define T(fn) cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
@@ -301,6 +316,7 @@ int main(void)
 		cmocka_unit_test(s12_wrong_device),
 		T(s12_second_instance),
 		T(s12_sigterm),
+		T(s12_sigint),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

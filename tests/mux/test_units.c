@@ -367,6 +367,58 @@ static void config_errors(void **state)
 	}
 }
 
+static struct config *from_words(char *a, char *b, char *c, char *d, int *status)
+{
+	char *argv[] = { (char[]){ "mux" }, a, b, c, d, NULL };
+	int argc = 1;
+
+	while (argv[argc])
+		argc++;
+	*status = 0;
+	return config_from_args(argc, argv, status);
+}
+
+#define W(text) ((char[]){ text })
+
+/* The options of the original tool, taken literally and no further. */
+static void command_line(void **state)
+{
+	char prefix[120] = "/tmp/";
+	struct config *cfg;
+	int status;
+
+	(void)state;
+	cfg = from_words(W("-d"), W("mlx5_0"), W("-p"), W("2"), &status);
+	assert_non_null(cfg);
+	assert_string_equal(cfg->ports[0].listens->path, "/var/run/rdmacm-mux-mlx5_0-2");
+	config_free(cfg);
+	cfg = from_words(W("-d"), W("mlx5_0"), W("-p"), W("0"), &status);
+	assert_non_null(cfg);
+	assert_string_equal(cfg->ports[0].listens->path, "/var/run/rdmacm-mux-mlx5_0-0");
+	config_free(cfg);
+	assert_null(from_words(W("-d"), W("mlx5_0"), W("-p"), W("2x"), &status));
+	assert_int_not_equal(status, 0);
+	assert_null(from_words(W("-d"), W("mlx5_0"), W("-p"), W("-1"), &status));
+	assert_int_not_equal(status, 0);
+	assert_null(from_words(W("-d"), W("mlx5_0"), W("-p"), W("99999999999"), &status));
+	assert_int_not_equal(status, 0);
+	assert_null(from_words(W("-p"), W("1"), NULL, NULL, &status));
+	assert_int_not_equal(status, 0);
+	assert_null(from_words(W("-d"), W("mlx5_0"), W("-x"), NULL, &status));
+	assert_int_not_equal(status, 0);
+	assert_null(from_words(W("-h"), NULL, NULL, NULL, &status));
+	assert_int_equal(status, 0);
+	/* "PREFIX-mlx5_0-1" has to be shorter than a socket's 108 bytes. */
+	memset(prefix + 5, 'x', 93);
+	cfg = from_words(W("-d"), W("mlx5_0"), W("-s"), prefix, &status);
+	assert_non_null(cfg);
+	assert_int_equal(strlen(cfg->ports[0].listens->path), 107);
+	config_free(cfg);
+	prefix[98] = 'x';
+	assert_null(from_words(W("-d"), W("mlx5_0"), W("-s"), prefix, &status));
+	assert_int_not_equal(status, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -374,7 +426,7 @@ int main(void)
 		cmocka_unit_test(gid_networks),	   cmocka_unit_test(tokens),
 		cmocka_unit_test(session_model),   cmocka_unit_test(session_timers),
 		cmocka_unit_test(session_restart), cmocka_unit_test(config_rules),
-		cmocka_unit_test(config_errors),
+		cmocka_unit_test(config_errors),   cmocka_unit_test(command_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
