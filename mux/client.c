@@ -12,22 +12,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "mux/log.h"
 #include "mux/mux.h"
-
-#ifndef SO_PEERPIDFD
-#define SO_PEERPIDFD 77
-#endif
+#include "mux/process.h"
 
 #define BATCH	     16
 #define HELLO_SNDBUF (512 * 1024)
@@ -89,74 +84,6 @@ static void close_socket(struct client *c)
 }
 
 /* Identity ----------------------------------------------------------------------------------------- */
-
-/* Start time of a process in clock ticks, which with the pid names it for good; 0 if it is gone. */
-static uint64_t process_started(pid_t pid)
-{
-	char path[32], buf[512], *p;
-	unsigned long long started = 0;
-	ssize_t len;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	len = read(fd, buf, sizeof(buf) - 1);
-	close(fd);
-	if (len <= 0)
-		return 0;
-	buf[len] = '\0';
-	/* The second field is a name in parentheses and may hold anything; the start time is the 22nd. */
-	p = strrchr(buf, ')');
-	for (int field = 2; p && field < 22; field++)
-		p = strchr(p + 1, ' ');
-	if (p)
-		started = strtoull(p, NULL, 10);
-	return started;
-}
-
-static char *process_cgroup(pid_t pid, char *buf, size_t size)
-{
-	char path[32], *p, *end;
-	ssize_t len;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return NULL;
-	len = read(fd, buf, size - 1);
-	close(fd);
-	if (len <= 0)
-		return NULL;
-	buf[len] = '\0';
-	p = strstr(buf, "0::");
-	if (!p)
-		return NULL;
-	p += 3;
-	end = strchr(p, '\n');
-	if (end)
-		*end = '\0';
-	return p;
-}
-
-static int open_pidfd(int fd, pid_t pid)
-{
-	socklen_t len = sizeof(int);
-	int pidfd;
-
-	if (fd >= 0 && getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len) == 0)
-		return pidfd;
-	return (int)syscall(SYS_pidfd_open, pid, 0);
-}
-
-static bool process_exited(const struct client *c)
-{
-	struct pollfd p = { .fd = c->pidfd, .events = POLLIN };
-
-	return c->pidfd >= 0 && poll(&p, 1, 0) == 1;
-}
 
 bool client_match(struct client *c)
 {
@@ -256,7 +183,7 @@ struct client *client_new(struct mux_port *p, int fd, const char *listen, struct
 		mux->refused++;
 		goto err_rec;
 	}
-	c->pidfd = open_pidfd(fd, c->rec->pid);
+	c->pidfd = process_pidfd(fd, c->rec->pid);
 	if (fd < 0 && c->pidfd >= 0 && process_started(c->rec->pid) != c->rec->started) {
 		/* The number is another process's by now. */
 		close(c->pidfd);
@@ -337,7 +264,7 @@ void client_disconnect(struct client *c, const char *why)
 		client_free(c);
 		return;
 	}
-	if (!mux->cfg->grace_ms || process_exited(c)) {
+	if (!mux->cfg->grace_ms || process_exited(c->pidfd)) {
 		owner_dead(c);
 		return;
 	}
