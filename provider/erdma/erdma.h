@@ -240,7 +240,8 @@ static __erdma_inline void erdma_set_sge(struct erdma_sge *dst, const struct ibv
 static __erdma_inline void erdma_ring(__le64 *rec, void *db, uint64_t val)
 {
 	udma_to_device_barrier();
-	*(volatile __le64 *)rec = htole64(val);
+	/* The barrier orders it for a device; an adapter that is a thread may rely on the release. */
+	__atomic_store_n(rec, htole64(val), __ATOMIC_RELEASE);
 	udma_to_device_barrier();
 	mmio_write64_le(db, htole64(val));
 }
@@ -300,7 +301,8 @@ void erdma_cq_clean(struct erdma_cq *cq, struct erdma_qp *qp);
 
 static __erdma_inline uint32_t erdma_cqe_hdr(const struct erdma_cqe *cqe)
 {
-	return be32toh(*(const volatile __be32 *)&cqe->hdr);
+	/* Before the rest of the entry is read comes a barrier for what a device wrote, as well. */
+	return be32toh(__atomic_load_n(&cqe->hdr, __ATOMIC_ACQUIRE));
 }
 
 static __erdma_inline struct erdma_cqe *erdma_cq_next(const struct erdma_cq_pos *pos)
