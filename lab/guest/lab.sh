@@ -13,11 +13,11 @@ point() {
 	if [ "$1" = 0 ]; then echo "LAB PASS $2"; else echo "LAB FAIL $2"; fi
 }
 
-# check WHAT COMMAND...: passes if COMMAND exits with 0 within 60 s; its output is shown if not.
+# check WHAT COMMAND...: passes if COMMAND exits with 0 within 120 s; its output is shown if not.
 check() {
 	lab_what=$1
 	shift
-	if timeout 60 "$@" >/tmp/check.out 2>&1 </dev/null; then
+	if timeout 120 "$@" >/tmp/check.out 2>&1 </dev/null; then
 		point 0 "$lab_what"
 	else
 		lab_rc=$?
@@ -40,6 +40,43 @@ wait_for() {
 	return 1
 }
 
+# netdev MAC: the network device that has it.
+netdev() {
+	grep -lix "$1" /sys/class/net/*/address | cut -d / -f 5
+}
+
+# has_netdev MAC
+has_netdev() {
+	[ -n "$(netdev "$1")" ]
+}
+
+# address MAC ADDRESS/BITS: waits for the network device and gives it the address.
+address() {
+	wait_for 60 has_netdev "$1"
+	ip addr add "$2" dev "$(netdev "$1")"
+	ip link set "$(netdev "$1")" up
+}
+
+# rdma_nodes: the device files of the RDMA devices that are there. No udev makes them.
+rdma_nodes() {
+	mkdir -p /dev/infiniband
+	for dev in /sys/class/infiniband_verbs/uverbs* /sys/class/misc/rdma_cm; do
+		[ -e "$dev/dev" ] || continue
+		node=/dev/infiniband/$(basename "$dev")
+		rm -f "$node"
+		# shellcheck disable=SC2046 # two words
+		mknod "$node" c $(tr : ' ' <"$dev/dev")
+	done
+}
+
+# provider ours|debian: which of them libibverbs loads from now on.
+provider() {
+	for file in /providers/"$1"/*; do
+		cp "$file" /tmp/provider.new
+		mv /tmp/provider.new "/usr/lib/x86_64-linux-gnu/libibverbs/${file##*/}"
+	done
+}
+
 # kernel_is_quiet [PATTERN]: a point on the kernel's log: no warning or worse since the test started,
 # but for what it says of every driver from outside its package and of slow emulation,
 # and PATTERN.
@@ -55,10 +92,9 @@ kernel_is_quiet() {
 	fi
 }
 
-# serve_host PORT: the host side of the test may run commands in this machine (lib/boot.sh, guest)
-# until it says "lab-done".
+# serve_host PORT: the host side of the test may run commands in this machine (lib/boot.sh, guest),
+# or another machine (pairs.sh, at), until it says "lab_done".
 serve_host() {
-	rm -f /run/lab-done
 	nc -ll -p "$1" -e /bin/serve &
 	lab_server=$!
 	echo "LAB READY"

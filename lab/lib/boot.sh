@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #
-#   boot.sh TEST-FOLDER WORK-FOLDER KERNEL-FOLDER GUEST-LOG HOST-LOG
+#   boot.sh TEST-FOLDER WORK-FOLDER KERNEL-FOLDER GUEST-LOG HOST-LOG [PEER-KERNEL-FOLDER]
 #
 # Boots a test's machine and runs the host side of the test beside it. lab/run calls it as the first
 # process of network, mount and process namespaces of its own: the machine and the programs on the
@@ -11,24 +11,26 @@
 #   qemu_version=new    a QEMU that has vfio-user
 #   machine=(...)       options for QEMU beside the usual ones
 #   memory=1G
+#   reboots=1           the machine may reboot, where that of other tests ends
 #   network=1           a virtio-net in the machine ($guest_ip/24, which its test sets), whose
 #                       other end is tap0 here ($host_ip)
 # and define
 #   before()            runs before the machine starts
 #   during()            runs beside it
 #   after()             runs when it has ended
-# which use: point, check, guest, wait_guest and $work.
+# which use: point, check, guest, wait_guest and $work. A test with two machines starts the other one
+# itself, by start_peer.
 #
-# shellcheck disable=SC2154 # the files it reads set them
+# shellcheck disable=SC2034,SC2154 # of or for the files it reads
 set -uo pipefail
 # shellcheck source=lab/lib/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 # shellcheck source=lab/lib/qemu.sh
 . "$top/lab/lib/qemu.sh"
 
-test=$1 work=$2 kernel=$3 guest_log=$4 host_log=$5
+test=$1 work=$2 kernel=$3 guest_log=$4 host_log=$5 peer_kernel=${6:-}
 host_ip=10.77.0.1 guest_ip=10.77.0.2
-qemu_version=old machine=() memory=768M network=
+qemu_version=old machine=() memory=768M network='' reboots=''
 before() { :; }
 during() { :; }
 after() { :; }
@@ -71,6 +73,20 @@ wait_guest() {
 	done
 }
 
+# start_peer LOG OPTION...: a second machine with the test's other kernel, if it has one; the kernel's
+# command line says lab_role=peer. Sets peer to its process.
+start_peer() {
+	local log=$1 root=$work/peer
+	shift
+	[[ -n $peer_kernel ]] || root=$work/root
+	qemu_command $qemu_version
+	# shellcheck disable=SC2086,SC2116 # lists of words
+	"${qemu[@]}" -no-reboot -m $memory -serial "file:$log" \
+		-kernel "${peer_kernel:-$kernel}/vmlinux" -initrd "$root.cpio" \
+		-append "$(echo $kernel_arguments) lab_role=peer" "$@" &
+	peer=$!
+}
+
 mount -t sysfs sysfs /sys
 ip link set lo up
 host=${ER_LAB_HOST:-$test/host}
@@ -91,6 +107,7 @@ qemu_command $qemu_version
 # shellcheck disable=SC2086,SC2116,SC2206 # lists of words
 qemu+=(-m $memory -serial "file:$guest_log" -kernel "$kernel/vmlinux" -initrd "$work/root.cpio"
 	-append "$(echo $kernel_arguments)")
+[[ -n $reboots ]] || qemu+=(-no-reboot)
 "${qemu[@]}" "${machine[@]}" &
 machine_pid=$!
 during &

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # shellcheck shell=bash disable=SC2154
 #
-# Makes the initramfs of a test: busybox, iproute2, and what the test's lists ask for.
+# Makes the initramfs of a test: busybox, iproute2, and what the test's lists ask for. Programs and
+# libraries are this system's, or those of the release unpacked in $userland.
 
 # find_program NAME: its path; this project's own come first.
 find_program() {
 	local dir
-	[[ $1 != /* ]] || { printf '%s' "$1"; return; }
-	for dir in "$build/bin" "$build/lib" "$build/lab/bin" /usr/sbin /usr/bin /sbin /bin; do
+	[[ $1 != /* ]] || { printf '%s' "${userland:-}$1"; return; }
+	for dir in "$build/bin" "$build/lib" "$build/lab/bin" "${userland:-}"/{usr/,}{sbin,bin}; do
 		[[ ! -e $dir/$1 ]] || { printf '%s' "$dir/$1"; return; }
 	done
 	die "there is no program $1"
@@ -15,11 +16,24 @@ find_program() {
 
 # add_libraries ROOT FILE: all that FILE is linked with.
 add_libraries() {
-	local lib
-	ldd "$2" 2>/dev/null | awk '{ for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i }' |
+	local lib to
+	linked_with "$2" | awk '{ for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i }' |
 		while read -r lib; do
-			[[ -e $1$lib ]] || install -D "$lib" "$1$lib"
+			to=$1${lib#"${userland:-}"}
+			[[ -e $to ]] || install -D "$lib" "$to"
 		done
+}
+
+linked_with() {
+	if [[ -z ${userland:-} ]]; then
+		ldd "$1" 2>/dev/null
+	else
+		"$userland/lib64/ld-linux-x86-64.so.2" --library-path \
+			"$userland/usr/lib/x86_64-linux-gnu" --list "$1" 2>/dev/null |
+			sed 's|^[[:space:]]*/lib64/ld-linux.* => ||'
+		# The loader itself, where programs look for it.
+		echo "$userland/lib64/ld-linux-x86-64.so.2"
+	fi
 }
 
 add_program() {
@@ -33,14 +47,24 @@ add_program() {
 # stay away, as each without its library is complained about by every program.
 add_provider() {
 	local root=$1 name=$2 dir=/usr/lib/x86_64-linux-gnu/libibverbs file
-	file=${3:-$dir/lib$name-rdmav34.so}
+	file=${3:-${userland:-}$dir/lib$name-rdmav34.so}
 	[[ -e $file ]] || die "there is no provider $file"
 	install -D "$file" "$root$dir/lib$name-rdmav34.so"
 	add_libraries "$root" "$file"
 	mkdir -p "$root/etc/libibverbs.d"
 	echo "driver $name" >"$root/etc/libibverbs.d/$name.driver"
 	# pthread_exit() loads it by name.
-	install -D /lib/x86_64-linux-gnu/libgcc_s.so.1 "$root/lib/x86_64-linux-gnu/libgcc_s.so.1"
+	install -D "${userland:-}/lib/x86_64-linux-gnu/libgcc_s.so.1" \
+		"$root/lib/x86_64-linux-gnu/libgcc_s.so.1"
+}
+
+# add_both_providers ROOT NAME: lets the machine's function `provider` choose.
+add_both_providers() {
+	local root=$1 name=$2 file=lib$2-rdmav34.so
+	add_provider "$root" "$name"
+	add_libraries "$root" "$build/lib/$file"
+	install -D "$root/usr/lib/x86_64-linux-gnu/libibverbs/$file" "$root/providers/debian/$file"
+	install -D "$build/lib/$file" "$root/providers/ours/$file"
 }
 
 # add_module ROOT NAME: a module with those it depends on.
@@ -62,7 +86,9 @@ compile() {
 		program=$build/lab/bin/$(basename "$source" .c)
 		[[ ! $program -nt $source ]] || continue
 		mkdir -p "$build/lab/bin"
-		gcc -std=gnu17 -O2 -g -Wall -Wextra -Werror -o "$program" "$source" -lrdmacm -libverbs || return
+		gcc -std=gnu17 -O2 -g -Wall -Wextra -Werror -o "$program.$$" "$source" \
+			-lrdmacm -libverbs || return
+		mv "$program.$$" "$program"
 	done
 }
 
@@ -75,6 +101,11 @@ each_line() {
 make_machine() {
 	local root=$1 test=$2 word name modules
 	mkdir -p "$root"/{bin,real,dev,proc,sys,run,tmp,etc,var}
+	# As the release has it, whose modprobe looks below /usr.
+	if [[ -n ${userland:-} ]]; then
+		mkdir -p "$root"/usr/{lib,lib64}
+		ln -s usr/lib usr/lib64 "$root"
+	fi
 	ln -s ../run "$root/var/run"
 	install /bin/busybox "$root/bin/busybox"
 	for name in $(/bin/busybox --list); do
@@ -90,12 +121,16 @@ make_machine() {
 		rm -f "$root/bin/$word"
 		case $word in
 		provider) add_provider "$root" "$name" ;;
+		both-providers) add_both_providers "$root" "$name" ;;
 		our-provider) add_provider "$root" "$name" "$build/lib/lib$name-rdmav34.so" ;;
 		*) add_program "$root" "$word" ;;
 		esac
 	done
-	# rxe and siw ask for the first two without saying so.
-	mapfile -t modules < <(printf 'crc32c_generic\ncrc32_generic\n'; each_line "$test/modules")
+	# rxe and siw ask for these without saying so. Newer kernels have neither.
+	for name in crc32c_generic crc32_generic; do
+		modprobe -d "$kernel/root" -S "$kver" -qn "$name" && add_module "$root" "$name"
+	done
+	mapfile -t modules < <(each_line "$test/modules")
 	for name in "${modules[@]}"; do
 		add_module "$root" "$name"
 	done
@@ -107,6 +142,7 @@ make_machine() {
 	printf '127.0.0.1 localhost lab\n' >"$root/etc/hosts"
 	install "$top/lab/guest/init" "$root/init"
 	install -m 644 "$top/lab/guest/lab.sh" "$root/etc/lab.sh"
+	install -m 644 "$top/lab/guest/pairs.sh" "$root/etc/pairs.sh"
 	install "$top/lab/guest/serve" "$root/bin/serve"
 	install "$test/test" "$root/test"
 	(cd "$root" && find . | cpio -o -H newc --quiet) >"$root.cpio"

@@ -20,3 +20,16 @@ debian_mirror() {
 	fi
 	printf '%s' "$uri"
 }
+
+# debian_tree FOLDER SUITE PACKAGE...: unpacks packages, with all that they depend on, into a folder of
+# their own. Where packages of SUITE-backports are newer, those are taken; apt checks the signatures.
+debian_tree() {
+	local dir=$1 suite=$2 mirror packages
+	shift 2
+	mirror=$(debian_mirror) || return
+	packages=$(IFS=, && printf '%s' "$*")
+	rm -rf "$dir"
+	mmdebstrap --variant=extract --include="$packages" --aptopt='Acquire::Retries "3"' \
+		--aptopt="APT::Default-Release \"$suite-backports\"" "$suite" "$dir" \
+		"deb $mirror $suite main" "deb $mirror $suite-backports main"
+}
