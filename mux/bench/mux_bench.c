@@ -410,7 +410,7 @@ static void latency(struct bench *b, unsigned int clients, double rate)
 {
 	start(b, pairs_of(b, clients), true);
 	printf("latency    %5u clients: ", clients);
-	run_latency(b, rate, false, NULL);
+	run_latency(b, rate, false, GA);
 	result(b, (double)percentile(b, 500) / 1e3, "p50 %u", clients);
 	result(b, (double)percentile(b, 990) / 1e3, "p99 %u", clients);
 	stop(b);
@@ -464,7 +464,7 @@ static void stalled_neighbour(struct bench *b, unsigned int clients, double rate
 	wire_reg(fd, GA);
 	for (unsigned int i = 0; i < STALL_ROUNDS; i++) {
 		printf("undisturbed %4u clients: ", clients);
-		run_latency(b, rate, false, NULL);
+		run_latency(b, rate, false, GA);
 		quiet[i] = (double)percentile(b, 990) / 1e3;
 		printf("stalled one %4u clients: ", clients);
 		run_latency(b, rate, true, GA);
@@ -535,6 +535,7 @@ int main(int argc, char **argv)
 	};
 	struct bench b = { .seconds = 3, .max_samples = 4000000 };
 	struct rlimit lim;
+	const char *results = NULL;
 	bool quick = false;
 	double rate = 10000;
 	int c;
@@ -548,11 +549,7 @@ int main(int argc, char **argv)
 			b.pin = true;
 			break;
 		case 'r':
-			b.results = fopen(optarg, "we");
-			if (!b.results) {
-				fprintf(stderr, "%s: %s\n", optarg, strerror(errno));
-				return 1;
-			}
+			results = optarg;
 			break;
 		case 'q':
 			quick = true;
@@ -565,6 +562,13 @@ int main(int argc, char **argv)
 			       "  --quick  only show that it runs\n"
 			       "  --results=FILE  the figures once more, one a line\n");
 			return c == 'h' ? 0 : 2;
+		}
+	}
+	if (results) {
+		b.results = fopen(results, "we");
+		if (!b.results) {
+			fprintf(stderr, "%s: %s\n", results, strerror(errno));
+			return 1;
 		}
 	}
 	getrlimit(RLIMIT_NOFILE, &lim);

@@ -426,8 +426,12 @@ static void on_ctl(struct fabric *f, struct file *fl)
 {
 	struct double_request req;
 	struct double_reply rep = { 0 };
+	ssize_t n = recv(fl->ctl, &req, sizeof(req), MSG_DONTWAIT);
 
-	if (recv(fl->ctl, &req, sizeof(req), MSG_DONTWAIT) != sizeof(req)) {
+	/* An event of the file that had the place before. */
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n != sizeof(req)) {
 		/* A file that a service manager keeps lives on: its data socket tells. */
 		epoll_ctl(f->epoll_fd, EPOLL_CTL_DEL, fl->ctl, NULL);
 		if (fl->data < 0)

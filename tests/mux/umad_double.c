@@ -145,7 +145,7 @@ static int open_umad(unsigned int node)
 	struct double_request req = { .op = DOUBLE_OPEN, .node = node };
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
 	struct umad *u = calloc(1, sizeof(*u));
-	struct double_reply rep;
+	struct double_reply rep = { 0 };
 	int fd = -1, err;
 
 	if (!u)
@@ -245,7 +245,7 @@ EXPORT int scandir(const char *path, struct dirent ***list, int (*filter)(const 
 
 static int do_register(struct umad *u, struct double_request *req, uint32_t *id)
 {
-	struct double_reply rep;
+	struct double_reply rep = { 0 };
 	int err;
 
 	req->op = DOUBLE_REGISTER;
@@ -267,7 +267,7 @@ static int do_register(struct umad *u, struct double_request *req, uint32_t *id)
 static int umad_ioctl(struct umad *u, unsigned long cmd, uint8_t *arg)
 {
 	struct double_request req = { 0 };
-	struct double_reply rep;
+	struct double_reply rep = { 0 };
 	uint32_t id = 0;
 	int err = 0;
 
