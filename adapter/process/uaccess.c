@@ -143,16 +143,14 @@ static bool mapping_allows(const char *line, uint64_t *first, uint64_t end, bool
  */
 static bool mappings_allow(uint64_t first, uint64_t end, bool write)
 {
-	char text[MAPS_BUFFER], *line, *eol;
+	char *text = malloc(MAPS_BUFFER), *line, *eol;
 	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	bool allowed = true;
 	size_t have = 0;
 	ssize_t n;
 
-	if (fd < 0)
-		return true;
-	while (allowed && first < end && have < sizeof(text) - 1) {
-		n = read(fd, text + have, sizeof(text) - 1 - have);
+	while (fd >= 0 && text && allowed && first < end && have < MAPS_BUFFER - 1) {
+		n = read(fd, text + have, MAPS_BUFFER - 1 - have);
 		if (n <= 0)
 			break;
 		have += n;
@@ -162,7 +160,9 @@ static bool mappings_allow(uint64_t first, uint64_t end, bool write)
 		have -= line - text;
 		memmove(text, line, have);
 	}
-	close(fd);
+	if (fd >= 0)
+		close(fd);
+	free(text);
 	return allowed;
 }
 

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "adapter/process/device.h"
@@ -644,35 +645,48 @@ static int decode(struct call *call, unsigned int count)
 	return 0;
 }
 
-/* Most calls are shorter than this, so one copy gets header and attributes. */
+/* Most calls are shorter than this, so one copy gets header and attributes, and it fits the stack. */
 enum {
 	USUAL_LENGTH = sizeof(struct ib_uverbs_ioctl_hdr) + 14 * sizeof(struct ib_uverbs_attr)
 };
 
-/* @hdr has IOCTL_PAGE bytes. */
-static int read_message(struct ib_uverbs_ioctl_hdr *hdr, uint64_t arg)
+/*
+ * @usual has USUAL_LENGTH bytes.  *@hdr is there or in memory to be freed, when the call is longer; of that the
+ * stacks of small threads have not enough.
+ */
+static int read_message(void *usual, uint64_t arg, struct ib_uverbs_ioctl_hdr **hdr)
 {
+	struct ib_uverbs_ioctl_hdr *head = usual, *all = usual;
+	uint16_t length, num_attrs;
 	size_t have;
-	int ret = uaccess_read_some(hdr, arg, sizeof(*hdr), USUAL_LENGTH, &have);
+	int ret = uaccess_read_some(head, arg, sizeof(*head), USUAL_LENGTH, &have);
 
+	*hdr = head;
 	if (ret)
 		return ret;
-	if (hdr->length > IOCTL_PAGE ||
-	    hdr->length != sizeof(*hdr) + hdr->num_attrs * sizeof(hdr->attrs[0]))
+	length = head->length;
+	num_attrs = head->num_attrs;
+	if (length > IOCTL_PAGE || length != sizeof(*head) + num_attrs * sizeof(head->attrs[0]))
 		return -EINVAL;
-	return have >= hdr->length ? 0 : uaccess_read(hdr, arg, hdr->length);
+	if (have >= length)
+		return 0;
+	if (length > USUAL_LENGTH)
+		all = malloc(length);
+	if (!all)
+		return -ENOMEM;
+	*hdr = all;
+	ret = uaccess_read(all, arg, length);
+	/* another thread may have written there since */
+	if (!ret && (all->length != length || all->num_attrs != num_attrs))
+		ret = -EINVAL;
+	return ret;
 }
 
-static int verbs_ioctl(struct host_ctx *ctx, uint64_t arg)
+static int run_message(struct host_ctx *ctx, uint64_t arg, const struct ib_uverbs_ioctl_hdr *hdr)
 {
-	unsigned char message[IOCTL_PAGE] __attribute__((aligned(8)));
-	struct ib_uverbs_ioctl_hdr *hdr = (struct ib_uverbs_ioctl_hdr *)message;
 	struct call call;
 	int ret, udata;
 
-	ret = read_message(hdr, arg);
-	if (ret)
-		return ret;
 	if (hdr->reserved1 || hdr->reserved2)
 		return -EPROTONOSUPPORT;
 	if (hdr->driver_id != DEVICE_DRIVER_ID)
@@ -696,6 +710,19 @@ static int verbs_ioctl(struct host_ctx *ctx, uint64_t arg)
 	udata = place(&call, UVERBS_ATTR_UHW_OUT);
 	if (!ret && udata >= 0)
 		ret = mark_output(&call, udata);
+	return ret;
+}
+
+static int verbs_ioctl(struct host_ctx *ctx, uint64_t arg)
+{
+	unsigned char usual[USUAL_LENGTH] __attribute__((aligned(8)));
+	struct ib_uverbs_ioctl_hdr *hdr;
+	int ret = read_message(usual, arg, &hdr);
+
+	if (!ret)
+		ret = run_message(ctx, arg, hdr);
+	if (hdr != (void *)usual)
+		free(hdr);
 	return ret;
 }
 

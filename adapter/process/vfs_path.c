@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include "adapter/process/fdtab.h"
 #include "adapter/process/libc.h"
@@ -19,6 +20,10 @@ enum {
 	MAX_LINKS = 40
 };
 
+/*
+ * Its buffers are too long for the stacks on which a program may call open(): those of small threads and of
+ * signal handlers.  So it lies in a mapping of its own, which a handler can have, too.
+ */
 struct walk {
 	struct vnode *node; /* of path; NULL: only the real tree has it, if any */
 	size_t len;
@@ -27,6 +32,19 @@ struct walk {
 	char link[PATH_MAX];
 	unsigned int links;
 };
+
+static void *scratch_get(size_t size)
+{
+	void *p =
+		REAL(mmap)(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void scratch_put(void *p, size_t size)
+{
+	REAL(munmap)(p, size);
+}
 
 static struct vnode *child_of(const struct vnode *dir, const char *name, size_t len)
 {
@@ -125,68 +143,83 @@ static int step(struct walk *w, const char *name, size_t len, bool last, bool fo
 	return 0;
 }
 
+/* All components of w->rest; 0 or errno.  *@dir_wanted: the path ends in a slash. */
+static int walk(struct walk *w, bool follow, bool *dir_wanted)
+{
+	size_t len, skip, after;
+	char name[NAME_MAX + 1];
+	int err = 0;
+
+	while (!err) {
+		skip = strspn(w->rest, "/");
+		len = strcspn(w->rest + skip, "/");
+		if (!len) {
+			*dir_wanted = skip > 0;
+			break;
+		}
+		if (len > NAME_MAX)
+			return ENAMETOOLONG;
+		memcpy(name, w->rest + skip, len);
+		after = skip + len;
+		memmove(w->rest, w->rest + after, strlen(w->rest + after) + 1);
+		err = step(w, name, len, !w->rest[strspn(w->rest, "/")],
+			   follow || w->rest[0] == '/');
+	}
+	return err;
+}
+
 enum vfs_where vfs_resolve(struct vnode *base, const char *path, bool follow, struct vfs_res *res)
 {
-	bool by_tree = base != NULL && *path != '/', dir_wanted = false;
-	int saved_errno = errno, err = 0;
-	struct walk w = { .path = res->path };
+	bool by_tree = base != NULL && *path != '/', dir_wanted = false, by_link;
+	int saved_errno = errno;
+	struct vnode *node;
+	struct walk *w;
 	struct stat st;
-	size_t len;
 
 	res->node = NULL;
 	res->real_too = false;
 	res->err = ENOENT;
 	if (!*path)
 		return VFS_ERROR;
-	if (strlen(path) >= sizeof(w.rest)) {
+	if (strlen(path) >= sizeof(w->rest)) {
 		res->err = ENAMETOOLONG;
 		return VFS_ERROR;
 	}
-	strcpy(w.rest, path);
-	w.node = vfs_root();
-	w.path[0] = 0;
-	if (by_tree) {
-		vfs_path(base, w.path);
-		w.len = strlen(w.path);
-		if (w.len == 1)
-			w.len = 0;
-		w.path[w.len] = 0;
-		w.node = base;
-	}
-	while (!err) {
-		size_t skip = strspn(w.rest, "/");
-		char name[NAME_MAX + 1];
-		size_t after;
-
-		len = strcspn(w.rest + skip, "/");
-		if (!len) {
-			dir_wanted = skip > 0;
-			break;
-		}
-		if (len > NAME_MAX) {
-			err = ENAMETOOLONG;
-			break;
-		}
-		memcpy(name, w.rest + skip, len);
-		after = skip + len;
-		memmove(w.rest, w.rest + after, strlen(w.rest + after) + 1);
-		err = step(&w, name, len, !w.rest[strspn(w.rest, "/")], follow || w.rest[0] == '/');
-	}
-	errno = saved_errno;
-	if (!w.len)
-		strcpy(res->path, "/");
-	if (err) {
-		res->err = err;
+	w = scratch_get(sizeof(*w));
+	if (!w) {
+		errno = saved_errno;
+		res->err = ENOMEM;
 		return VFS_ERROR;
 	}
-	if (!w.node)
-		return by_tree || w.links ? VFS_REAL_PATH : VFS_REAL;
-	if (dir_wanted && w.node->type != VNODE_DIR) {
+	strcpy(w->rest, path);
+	w->path = res->path;
+	w->node = vfs_root();
+	w->path[0] = 0;
+	if (by_tree) {
+		vfs_path(base, w->path);
+		w->len = strlen(w->path);
+		if (w->len == 1)
+			w->len = 0;
+		w->path[w->len] = 0;
+		w->node = base;
+	}
+	res->err = walk(w, follow, &dir_wanted);
+	if (!w->len)
+		strcpy(res->path, "/");
+	node = w->node;
+	by_link = w->links;
+	scratch_put(w, sizeof(*w));
+	errno = saved_errno;
+	if (res->err)
+		return VFS_ERROR;
+	if (!node)
+		return by_tree || by_link ? VFS_REAL_PATH : VFS_REAL;
+	if (dir_wanted && node->type != VNODE_DIR) {
 		res->err = ENOTDIR;
 		return VFS_ERROR;
 	}
-	res->node = w.node;
-	if (w.node->merged) {
+	res->node = node;
+	if (node->merged) {
 		res->real_too = !REAL(lstat)(res->path, &st);
 		errno = saved_errno;
 	}
@@ -253,11 +286,13 @@ int vfs_cwd_enter(struct vnode *node)
 	return 0;
 }
 
-/* The parent was in a directory of ours alone when it started this program. */
-static struct vnode *cwd_inherited(const char *real)
+/*
+ * The parent was in a directory of ours alone when it started this program.  @above: room for a path.
+ */
+static struct vnode *cwd_inherited(const char *real, char *above)
 {
 	static const size_t skip = sizeof(VFS_CWD_ENV) - 2; /* without the equals sign */
-	char name[sizeof(VFS_CWD_ENV)], above[PATH_MAX];
+	char name[sizeof(VFS_CWD_ENV)];
 	struct vnode *node;
 	const char *path;
 
@@ -284,18 +319,22 @@ static struct vnode *cwd_node(void)
 {
 	struct vnode *node = __atomic_load_n(&vfs_cwd, __ATOMIC_ACQUIRE);
 	int saved_errno = errno;
-	char path[PATH_MAX];
+	char *path;
 
 	if (node != &unknown)
 		return node;
 	node = NULL;
-	if (REAL(getcwd)(path, sizeof(path)) && vfs_absolute(path)) {
-		node = cwd_inherited(path);
-		if (!node)
-			node = strcmp(path, "/") ? node_at(path) : vfs_root();
+	path = scratch_get(2 * PATH_MAX);
+	if (path) {
+		if (REAL(getcwd)(path, PATH_MAX) && vfs_absolute(path)) {
+			node = cwd_inherited(path, path + PATH_MAX);
+			if (!node)
+				node = strcmp(path, "/") ? node_at(path) : vfs_root();
+		}
+		cwd_set(node);
+		scratch_put(path, 2 * PATH_MAX);
 	}
 	errno = saved_errno;
-	cwd_set(node);
 	return node;
 }
 

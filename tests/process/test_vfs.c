@@ -6,6 +6,7 @@
 #include <ftw.h>
 #include <glob.h>
 #include <limits.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -537,6 +538,58 @@ static void the_real_tree_stays(void **state)
 	assert_int_equal(stat("/sys/class/infinibandx", &st), -1);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FRAMES_ARE_LARGE true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define FRAMES_ARE_LARGE true
+#endif
+#endif
+#ifndef FRAMES_ARE_LARGE
+#define FRAMES_ARE_LARGE false
+#endif
+
+static void *look_around(void *arg)
+{
+	struct stat st;
+	char buf[64];
+	int fd;
+
+	/* now it must be found out what the working directory is */
+	assert_int_equal(chdir("/"), 0);
+	assert_int_equal(stat("etc", &st), 0);
+	assert_int_equal(stat("/", &st), 0);
+	assert_int_equal(access(IB "/ports/1/state", R_OK), 0);
+	assert_true(readlink("sys/class/infiniband/erdma_0", buf, sizeof(buf)) > 0);
+	fd = openat(AT_FDCWD, IB "/node_guid", O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	close(fd);
+	return arg;
+}
+
+/* Programs call all this from threads with the smallest stack that there is. */
+static void small_stacks(void **state)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	char cwd[PATH_MAX];
+	void *done;
+
+	(void)state;
+	if (FRAMES_ARE_LARGE)
+		skip();
+	assert_non_null(getcwd(cwd, sizeof(cwd)));
+	/* so that each function's address has been looked up */
+	look_around(NULL);
+	assert_int_equal(pthread_attr_init(&attr), 0);
+	assert_int_equal(pthread_attr_setstacksize(&attr, PTHREAD_STACK_MIN), 0);
+	assert_int_equal(pthread_create(&thread, &attr, look_around, cwd), 0);
+	assert_int_equal(pthread_join(thread, &done), 0);
+	assert_ptr_equal(done, cwd);
+	pthread_attr_destroy(&attr);
+	assert_int_equal(chdir(cwd), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -553,6 +606,7 @@ int main(void)
 		cmocka_unit_test(stdio),
 		cmocka_unit_test(working_directory),
 		cmocka_unit_test(the_real_tree_stays),
+		cmocka_unit_test(small_stacks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
