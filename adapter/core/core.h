@@ -57,9 +57,13 @@ enum {
  * map: translate bus address @addr.  @len: in, the bytes wanted; out, how many of them are contiguous
  * at the returned pointer (1..wanted).  NULL when nothing is mapped at @addr, or when @write is set
  * and the memory is read-only.  In the process host a bus address is a virtual address.
+ *
+ * lost (may be NULL): memory behind a pointer that map has returned cannot be reached any more; from now on
+ * map returns NULL for what is missing of it.
  */
 struct ea_dma_ops {
 	void *(*map)(void *ctx, uint64_t addr, size_t *len, bool write);
+	void (*lost)(void *ctx, void *p, size_t len, bool write);
 };
 
 enum ea_async_event {
@@ -381,6 +385,12 @@ int ea_tx_next(struct ea_qp *qp, struct ea_tx_msg *msg);
  */
 int ea_tx_payload(struct ea_qp *qp, const struct ea_tx_msg *msg, uint32_t off, uint32_t len,
 		  struct iovec *iov, int max, uint32_t *covered);
+
+/*
+ * An access to memory that ea_tx_payload() or ea_rx_target() has listed ended with a fault (EFAULT, umem.h).  The
+ * host learns it, and the same call, made again, fails with what follows for the QP.
+ */
+void ea_memory_lost(const struct ea_qp *qp, const struct iovec *iov, int n, bool write);
 
 /* All bytes of @msg were accepted by the transport (in the order of ea_tx_next). */
 void ea_tx_done(struct ea_qp *qp, const struct ea_tx_msg *msg);

@@ -141,6 +141,15 @@ bool ea_iov_add(struct iovec *iov, int max, int *n, void *p, size_t len)
 	return true;
 }
 
+void ea_memory_lost(const struct ea_qp *qp, const struct iovec *iov, int n, bool write)
+{
+	const struct ea_dev *dev = qp->dev;
+	int i;
+
+	for (i = 0; i < n && dev->dma->lost; i++)
+		dev->dma->lost(dev->ctx, iov[i].iov_base, iov[i].iov_len, write);
+}
+
 enum ea_fault ea_mr_iov(const struct ea_qp *qp, uint32_t stag, uint64_t addr, uint64_t len,
 			uint32_t access, struct iovec *iov, int max, int *n, uint32_t *covered)
 {

@@ -3,6 +3,7 @@
  * The responder: READs and atomics of the peer, answered in the order of their arrival.
  */
 #include "adapter/core/core_internal.h"
+#include "adapter/core/umem.h"
 
 /*
  * Room for one more request?  The peer may have as many in flight as was agreed.  It may see the end
@@ -45,15 +46,19 @@ int ea_resp_read(struct ea_qp *qp, const struct ea_rx_seg *seg, const void *payl
 	return 0;
 }
 
-/* Execute an atomic at @target, which is naturally aligned. */
-static uint64_t execute(uint64_t *target, const struct ea_atomic_req *req)
+/* Execute an atomic at @target, which is naturally aligned.  False: the memory is gone. */
+static bool execute(uint64_t *target, const struct ea_atomic_req *req, uint64_t *old)
 {
-	uint64_t old = __atomic_load_n(target, __ATOMIC_RELAXED);
+	uint64_t seen;
 
-	while (!__atomic_compare_exchange_n(target, &old, ea_atomic_apply(req, old), false,
-					    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
-		;
-	return old;
+	/* the first guess is most likely wrong, and brings the value */
+	*old = 0;
+	do {
+		seen = *old;
+		if (!ea_umem_cmpxchg(target, old, ea_atomic_apply(req, seen)))
+			return false;
+	} while (*old != seen);
+	return true;
 }
 
 int ea_resp_atomic(struct ea_qp *qp, const struct ea_rx_seg *seg, const void *payload)
@@ -77,7 +82,8 @@ int ea_resp_atomic(struct ea_qp *qp, const struct ea_rx_seg *seg, const void *pa
 	if (req.to % sizeof(uint64_t) || covered != sizeof(uint64_t) ||
 	    (uintptr_t)iov.iov_base % sizeof(uint64_t))
 		return ea_term_peer(qp, EA_TERM_REMOTE_PROTECTION, seg, NULL);
-	entry.sink_to = execute(iov.iov_base, &req);
+	if (!execute(iov.iov_base, &req, &entry.sink_to))
+		return ea_term_peer(qp, ea_term_remote_cause(EA_FAULT_ADDR), seg, NULL);
 	entry.sink_stag = req.id;
 	irq_push(qp, &entry);
 	return 0;

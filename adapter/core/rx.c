@@ -3,6 +3,7 @@
  * Incoming segments: order, protection, placement, and what a whole message does.
  */
 #include "adapter/core/core_internal.h"
+#include "adapter/core/umem.h"
 
 bool ea_rx_is_ctrl(uint8_t opcode)
 {
@@ -328,10 +329,12 @@ static int rx_atomic_resp(struct ea_qp *qp, const struct ea_rx_seg *seg, const v
 		ea_term_sq(qp, entry->index, ea_fault_local(fault ? fault : EA_FAULT_ADDR));
 		return EPROTO;
 	}
-	memcpy(iov[0].iov_base, &resp.old, iov[0].iov_len);
-	if (n == 2)
-		memcpy(iov[1].iov_base, (const uint8_t *)&resp.old + iov[0].iov_len,
-		       iov[1].iov_len);
+	if (!ea_umem_copy(iov[0].iov_base, &resp.old, iov[0].iov_len) ||
+	    (n == 2 && !ea_umem_copy(iov[1].iov_base, (const uint8_t *)&resp.old + iov[0].iov_len,
+				     iov[1].iov_len))) {
+		ea_term_sq(qp, entry->index, ea_fault_local(EA_FAULT_ADDR));
+		return EPROTO;
+	}
 	qp->rx_msn[EA_QN_ATOMIC_RESP]++;
 	orq_pop(qp);
 	return 0;

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "adapter/core/umem.h"
 #include "adapter/link/link_tcp_internal.h"
 #include "adapter/wire/crc32c.h"
 
@@ -123,22 +124,37 @@ static void target_lost(struct ea_tcp *tcp, int err)
 		ea_tcp_down(tcp, err);
 }
 
-/* @len payload bytes have arrived in @iov. */
-static void placed(struct ea_tcp *tcp, const struct iovec *iov, uint32_t len)
+/*
+ * The target could not be written although the core has listed it: the program's memory has gone.  Asked
+ * again the core ends the QP with the right cause, unless the memory is there again; half a segment of
+ * it is lost all the same.
+ */
+static void target_faulted(struct ea_tcp *tcp, uint32_t off, const struct iovec *iov, int n)
+{
+	struct iovec again[EA_IOV_MAX];
+	uint32_t covered, len = 0;
+	int i;
+
+	for (i = 0; i < n; i++)
+		len += iov[i].iov_len;
+	ea_memory_lost(tcp->link.qp, iov, n, true);
+	n = ea_rx_target(tcp->link.qp, &tcp->rx.seg, off, len, again, EA_IOV_MAX, &covered);
+	if (n < 0)
+		target_lost(tcp, -n);
+	else
+		protocol_error(tcp, EA_TERM_DDP_LOCAL);
+}
+
+/* @len payload bytes have arrived where target() has said. */
+static void placed(struct ea_tcp *tcp, uint32_t len)
 {
 	struct ea_tcp_rx *rx = &tcp->rx;
 
+	if (tcp->crc)
+		rx->crc = ea_crc32c_add(rx->crc, rx->copy + rx->off, len);
 	rx->off += len;
 	if (rx->off == rx->seg.len)
 		rx->state = RX_TRAILER;
-	if (!tcp->crc)
-		return;
-	for (; len; iov++) {
-		uint32_t step = iov->iov_len < len ? iov->iov_len : len;
-
-		rx->crc = ea_crc32c_add(rx->crc, iov->iov_base, step);
-		len -= step;
-	}
 }
 
 /*
@@ -175,7 +191,10 @@ static bool place_kept(struct ea_tcp *tcp)
 			return false;
 		}
 		for (i = 0; i < n; i++) {
-			memcpy(iov[i].iov_base, from, iov[i].iov_len);
+			if (!ea_umem_copy(iov[i].iov_base, from, iov[i].iov_len)) {
+				target_faulted(tcp, off, iov, n);
+				return false;
+			}
 			from += iov[i].iov_len;
 		}
 	}
@@ -200,11 +219,15 @@ static void place_staged(struct ea_tcp *tcp)
 		return;
 	}
 	for (i = 0; i < n; i++) {
-		memcpy(iov[i].iov_base, rx->buf + rx->head, iov[i].iov_len);
+		if (ea_tcp_unlikely(
+			    !ea_umem_copy(iov[i].iov_base, rx->buf + rx->head, iov[i].iov_len))) {
+			target_faulted(tcp, rx->off, iov, n);
+			return;
+		}
 		rx->head += iov[i].iov_len;
 	}
 	tcp->stats.rx_copied += covered;
-	placed(tcp, iov, covered);
+	placed(tcp, covered);
 }
 
 /* Is the trailer at the head of the staging buffer right?  The CRC covers the padding. */
@@ -304,7 +327,7 @@ static void compact(struct ea_tcp_rx *rx)
 /*
  * Read once.  Returns the bytes read; 0 at the end of the stream; or -1 with errno.  *@want is
  * what was asked for, so that the caller sees whether the socket is empty now.  ESHUTDOWN: the
- * target was refused and nothing read.
+ * target was refused, or is gone, and nothing read.
  */
 static ssize_t fill(struct ea_tcp *tcp, size_t *want)
 {
@@ -338,12 +361,17 @@ static ssize_t fill(struct ea_tcp *tcp, size_t *want)
 	msg.msg_iovlen = n;
 	got = recvmsg(tcp->fd, &msg, MSG_DONTWAIT);
 	tcp->stats.rx_calls++;
+	if (got < 0 && errno == EFAULT && covered) {
+		/* the input is still in the socket */
+		target_faulted(tcp, rx->off, iov, (int)(stage - iov));
+		errno = ESHUTDOWN;
+	}
 	if (got <= 0)
 		return got;
 	tcp->stats.rx_bytes += got;
 	if (covered) {
 		left = (size_t)got < covered ? (uint32_t)got : covered;
-		placed(tcp, iov, left);
+		placed(tcp, left);
 		rx->tail += got - left;
 	} else {
 		rx->tail += got;
@@ -440,12 +468,6 @@ unsigned int ea_tcp_progress_rx(struct ea_link *link, size_t budget)
 			return after_end(tcp);
 		} else if (errno == EAGAIN) {
 			return EA_TCP_WAIT_IN;
-		} else if (errno == EFAULT) {
-			/*
-			 * memory that was unmapped while registered; the input is still in the
-			 * socket
-			 */
-			protocol_error(tcp, EA_TERM_DDP_LOCAL);
 		} else if (errno == ECONNRESET && tcp->keep) {
 			end_of_stream(tcp);
 			return after_end(tcp);

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "adapter/core/umem.h"
 #include "adapter/link/link_tcp_internal.h"
 #include "adapter/wire/crc32c.h"
 
@@ -38,6 +39,18 @@ static bool pull_message(struct ea_tcp *tcp)
 	return true;
 }
 
+/* The source is gone: asked again the core says what that means. */
+static int source_faulted(struct ea_tcp *tcp, const struct ea_tx_msg *msg, uint32_t off,
+			  uint32_t len, const struct iovec *iov, int n)
+{
+	struct iovec again[EA_IOV_MAX];
+	uint32_t covered;
+
+	ea_memory_lost(tcp->link.qp, iov, n, false);
+	n = ea_tx_payload(tcp->link.qp, msg, off, len, again, EA_IOV_MAX, &covered);
+	return n < 0 ? -n : EFAULT;
+}
+
 static int copy_payload(struct ea_tcp *tcp, const struct ea_tx_msg *msg, uint32_t off, uint32_t len,
 			uint8_t *to)
 {
@@ -50,7 +63,8 @@ static int copy_payload(struct ea_tcp *tcp, const struct ea_tx_msg *msg, uint32_
 		if (n < 0)
 			return -n;
 		for (i = 0; i < n; i++) {
-			memcpy(to, iov[i].iov_base, iov[i].iov_len);
+			if (ea_tcp_unlikely(!ea_umem_copy(to, iov[i].iov_base, iov[i].iov_len)))
+				return source_faulted(tcp, msg, off, len, iov, n);
 			to += iov[i].iov_len;
 		}
 		off += covered;
@@ -437,6 +451,7 @@ unsigned int ea_tcp_progress_tx(struct ea_link *link, size_t budget)
 	struct iovec iov[TX_IOV];
 	struct msghdr msg = { .msg_iov = iov };
 	int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
+	bool faulted = false;
 	ssize_t sent;
 	int n;
 
@@ -473,6 +488,12 @@ unsigned int ea_tcp_progress_tx(struct ea_link *link, size_t budget)
 				continue;
 			if (errno == EAGAIN)
 				return EA_TCP_WAIT_OUT;
+			if (errno == EFAULT && !faulted && tcp->link.qp) {
+				/* gathered again, what is gone is noticed */
+				faulted = true;
+				ea_memory_lost(tcp->link.qp, iov, n, false);
+				continue;
+			}
 			return socket_failed(tcp, errno);
 		}
 		tcp->stats.tx_bytes += sent;

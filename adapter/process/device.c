@@ -639,7 +639,13 @@ static void *dma_map(void *ctx, uint64_t addr, size_t *len, bool write)
 	return (void *)(uintptr_t)addr;
 }
 
-static const struct ea_dma_ops dma_ops = { .map = dma_map };
+static void dma_lost(void *ctx, void *p, size_t len, bool write)
+{
+	(void)ctx;
+	regions_lost((uintptr_t)p, len, write);
+}
+
+static const struct ea_dma_ops dma_ops = { .map = dma_map, .lost = dma_lost };
 
 static void *table_alloc(size_t count)
 {

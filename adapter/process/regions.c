@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "adapter/process/engine/engine.h"
+#include "adapter/process/faults.h"
 #include "adapter/process/libc.h"
 #include "adapter/process/regions.h"
 #include "adapter/process/uaccess.h"
@@ -56,6 +57,7 @@ int regions_add(uint64_t start, uint64_t len)
 	struct range *more;
 	int ret = 0;
 
+	faults_catch();
 	pthread_mutex_lock(&regions_lock);
 	if (region_count == region_room) {
 		inside = true;
@@ -150,6 +152,17 @@ static inline bool of_no_interest(const void *addr, size_t len)
 	       start + len <= __atomic_load_n(&lowest, __ATOMIC_RELAXED);
 }
 
+static bool gone_known(uint64_t start, uint64_t end)
+{
+	unsigned int i;
+
+	for (i = 0; i < regions_gone; i++) {
+		if (gone[i].start <= start && end <= gone[i].end)
+			return true;
+	}
+	return gone_everywhere;
+}
+
 static bool note_gone(const void *addr, size_t len)
 {
 	uint64_t start = (uintptr_t)addr, end = start + len;
@@ -157,7 +170,9 @@ static bool note_gone(const void *addr, size_t len)
 
 	pthread_mutex_lock(&regions_lock);
 	mine = registered(start, end);
-	if (mine && regions_gone == GONE_MAX) {
+	if (mine && gone_known(start, end)) {
+		/* as before */
+	} else if (mine && regions_gone == GONE_MAX) {
 		gone_everywhere = true;
 	} else if (mine) {
 		gone[regions_gone] = (struct range){ start, end };
@@ -165,6 +180,12 @@ static bool note_gone(const void *addr, size_t len)
 	}
 	pthread_mutex_unlock(&regions_lock);
 	return mine;
+}
+
+void regions_lost(uint64_t addr, size_t len, bool write)
+{
+	if (uaccess_check_range(addr, len, write))
+		note_gone((const void *)(uintptr_t)addr, len);
 }
 
 /*

@@ -7,7 +7,8 @@
  * take from a registered region is checked page by page from then on, and a transfer there fails
  * instead of ending the program.  Memory that nobody took away costs one load.
  *
- * What the C library unmaps by itself (free() of a large block) is not seen.
+ * What is unmapped without such a call, by the C library inside free() for one, is noticed when a transfer
+ * runs into it (faults.h), and then belongs to the same list.
  */
 #ifndef EA_REGIONS_H
 #define EA_REGIONS_H
@@ -25,6 +26,9 @@ extern unsigned int regions_gone;
 
 /* May these bytes be reached?  To be asked when regions_gone is not 0. */
 bool regions_reachable(uint64_t addr, size_t len, bool write);
+
+/* A transfer has failed to reach these bytes: from now on they are checked. */
+void regions_lost(uint64_t addr, size_t len, bool write);
 
 void regions_fork_child(void);
 

@@ -430,7 +430,10 @@ static int start_thread(void)
 	sigset_t all, old;
 	int ret;
 
+	/* but not those of a fault, see faults.h */
 	sigfillset(&all);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = pthread_create(&loop.thread, NULL, helper_main, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
