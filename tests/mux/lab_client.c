@@ -238,25 +238,24 @@ static void reject(const struct side *a, const struct side *b)
 	settle();
 }
 
-/* A destination that nobody has blocks the kernel for a second, and nobody here. */
+/* A destination that nobody has blocks the kernel for a second, and nobody here: eight of them would take eight seconds. */
 static void unresolvable(const struct side *a, const struct side *b)
 {
 	uint8_t mad[MAD], in[MAD], none[16];
 	int64_t begin = now_ms(), took;
 	bool ok;
 
-	address(none, "10.0.0.200");
-	for (unsigned int i = 0; i < 3; i++) {
+	for (unsigned int i = 0; i < 8; i++) {
+		gid4(none, 0x0a0000c8 + i);
 		mad_req(mad, 200 + i, 200 + i, a->gid, none, a->guid, 1, SERVICE);
 		wire_mad(a->fd, a->gid, mad);
 	}
 	took = now_ms() - begin;
-	point(took < 500, "answers while a destination does not resolve: %lld ms", (long long)took);
-	begin = now_ms();
+	point(took < 4000, "answers while destinations do not resolve: %lld ms", (long long)took);
 	mad_req(mad, 300, 300, a->gid, b->gid, a->guid, 1, SERVICE);
 	ok = exchange(a->fd, a->gid, mad, b->fd, b->gid, in);
 	took = now_ms() - begin;
-	point(ok && took < 800, "another destination meanwhile: %lld ms", (long long)took);
+	point(ok && took < 6000, "another destination meanwhile: %lld ms", (long long)took);
 }
 
 static int local(char **argv)

@@ -262,10 +262,12 @@ static void s9_unresolvable(void **state)
 		mad_req(mad, 10 + i, 10 + i, GA, g, CA_A, QPN_A, SVC_TCP);
 		assert_int_equal(wire_mad(a, GA, mad), 0);
 	}
+	for (unsigned int i = 0; !shm->blocked && i < RIG_MS; i++)
+		poll(NULL, 0, 1);
+	assert_true(shm->blocked >= 1);
 	mad_req(mad, 1, 1, GB, GP, CA_B, QPN_B, SVC_TCP);
 	assert_int_equal(wire_mad(b, GB, mad), 0);
 	rig_expect_write(r, mad, REQ, GP, 2);
-	assert_true(shm->blocked >= 1);
 	mad_req(mad, 0x44, 0x44, GQ, GA, CA_Q, QPN_P, SVC_TCP);
 	rig_inject(r, GQ, 1, mad);
 	rig_expect_mad(a, in, REQ, GA, GQ);
