@@ -104,7 +104,7 @@ static int get_stats(struct pci_func *func, const struct pci_cmd *cmd, uint64_t 
 	memcpy(buf, &magic, sizeof(magic));
 	for (i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
 		memcpy(buf + STATS_COUNTERS + i * 8, &counters[i], sizeof(counters[i]));
-	return pci_dma_write(&func->dma, ea_le64(cmd->bytes + STATS_REQ_ADDR), buf, sizeof(buf)) ?
+	return pci_func_mem_write(func, ea_le64(cmd->bytes + STATS_REQ_ADDR), buf, sizeof(buf)) ?
 		       0 :
 		       EFAULT;
 }

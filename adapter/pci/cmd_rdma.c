@@ -226,6 +226,7 @@ static int destroy_qp(struct pci_func *func, const struct pci_cmd *cmd, uint64_t
 		return ENOENT;
 	pci_fabric_leave(func, qpn);
 	pci_timer_cancel(&func->qps[qpn].late);
+	pci_job_cancel(&func->qps[qpn].late_job);
 	pci_record_del(func, PCI_RING_SQ, qpn);
 	pci_record_del(func, PCI_RING_RQ, qpn);
 	err = ea_qp_destroy(func->core, qpn);
@@ -385,6 +386,7 @@ void pci_objects_forget(struct pci_func *func)
 			continue;
 		pci_fabric_leave(func, i);
 		pci_timer_cancel(&func->qps[i].late);
+		pci_job_cancel(&func->qps[i].late_job);
 	}
 	memset(func->qps, 0, PCI_MAX_QP * sizeof(*func->qps));
 	memset(func->cq_context, 0, PCI_MAX_CQ * sizeof(*func->cq_context));

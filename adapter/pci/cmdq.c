@@ -59,7 +59,7 @@ static void complete(struct pci_func *func, const struct pci_cmd *cmd, uint16_t 
 	uint32_t header =
 		(uint32_t)(EA_PREP(EA_CQE_OPCODE, cmd->opcode) | EA_PREP(EA_CQE_QTYPE, CMDQ_QTYPE));
 	size_t len = CMDQ_CQE_SIZE;
-	__be32 *cqe = pci_dma_ptr(&func->dma, at, &len, true);
+	__be32 *cqe = pci_func_ptr(func, at, &len, true);
 
 	if (!cqe || len < CMDQ_CQE_SIZE) {
 		dead(func, "no memory for a completion at", at);
@@ -131,7 +131,7 @@ static bool fetch(struct pci_func *func, uint16_t pi, struct pci_cmd *cmd, uint1
 	for (i = 0; i < *blocks; i++) {
 		uint64_t at = q->sq + (uint64_t)((q->ci + i) & (q->depth - 1)) * CMDQ_BLOCK;
 
-		if (!pci_dma_read(&func->dma, at, cmd->bytes + i * CMDQ_BLOCK, CMDQ_BLOCK)) {
+		if (!pci_func_mem_read(func, at, cmd->bytes + i * CMDQ_BLOCK, CMDQ_BLOCK)) {
 			dead(func, "no memory for a command at", at);
 			return false;
 		}

@@ -69,11 +69,18 @@ static bool qp_is_of(const struct pci_func *func, uint32_t qpn, int context)
  */
 static const uint64_t late_ns = 10000000;
 
+static void late_run(struct pci_job *job)
+{
+	struct pci_qp *qp = (struct pci_qp *)((char *)job - offsetof(struct pci_qp, late_job));
+
+	ea_db_rq(qp->func->core, qp->late_value);
+}
+
 static void ring_late(struct pci_timer *timer)
 {
 	struct pci_qp *qp = (struct pci_qp *)((char *)timer - offsetof(struct pci_qp, late));
 
-	ea_db_rq(qp->func->core, qp->late_value);
+	pci_job_enter(qp->func, &qp->late_job);
 }
 
 static void ring_rq(struct pci_func *func, uint32_t qpn, uint64_t value)
@@ -86,6 +93,7 @@ static void ring_rq(struct pci_func *func, uint32_t qpn, uint64_t value)
 	}
 	qp->late_value = value;
 	qp->late.fire = ring_late;
+	qp->late_job.run = late_run;
 	pci_timer_set(func->loop, &qp->late, late_ns);
 }
 

@@ -35,7 +35,9 @@ struct pci_direct {
 	struct pci_loop *loop;
 	struct pci_directs *all;
 	struct pci_direct *prev, *next;
+	struct pci_func *func; /* in whose turn it moves */
 	struct pci_work work;
+	struct pci_job job;
 	bool turning;
 };
 
@@ -231,6 +233,7 @@ static bool move(struct end *src, struct end *dst, int *budget)
 static void direct_free(struct pci_direct *pair)
 {
 	pci_work_cancel(&pair->work);
+	pci_job_cancel(&pair->job);
 	if (pair->prev)
 		pair->prev->next = pair->next;
 	else
@@ -268,9 +271,9 @@ static void direct_end(struct pci_direct *pair)
 	direct_free(pair);
 }
 
-static void turn(struct pci_work *work)
+static void turn(struct pci_job *job)
 {
-	struct pci_direct *pair = container_of(work, struct pci_direct, work);
+	struct pci_direct *pair = container_of(job, struct pci_direct, job);
 	struct end *a = &pair->ends[0], *b = &pair->ends[1];
 	int there = BUDGET, back = BUDGET;
 	bool moved = true;
@@ -287,6 +290,13 @@ static void turn(struct pci_work *work)
 		pci_work_queue(pair->loop, &pair->work);
 }
 
+static void wants_turn(struct pci_work *work)
+{
+	struct pci_direct *pair = container_of(work, struct pci_direct, work);
+
+	pci_job_enter(pair->func, &pair->job);
+}
+
 int pci_direct_open(struct pci_directs *all, struct pci_func *a, uint32_t a_qpn, struct pci_func *b,
 		    uint32_t b_qpn)
 {
@@ -298,7 +308,9 @@ int pci_direct_open(struct pci_directs *all, struct pci_func *a, uint32_t a_qpn,
 		return ENOMEM;
 	pair->loop = a->loop;
 	pair->all = all;
-	pair->work.run = turn;
+	pair->func = a;
+	pair->work.run = wants_turn;
+	pair->job.run = turn;
 	for (i = 0; i < 2; i++) {
 		pair->ends[i].pair = pair;
 		pair->ends[i].link.ops = &ops;

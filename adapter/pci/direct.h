@@ -20,7 +20,8 @@ struct pci_directs {
 };
 
 /*
- * Connect QP @a_qpn of @a with QP @b_qpn of @b; both run on one event loop.  0 or errno; the QPs are then as they
+ * Connect QP @a_qpn of @a with QP @b_qpn of @b; both run on one event loop, and if one works in jobs (far.h) they are the
+ * same function.  0 or errno; the QPs are then as they
  * were, or see a peer that has gone.
  */
 int pci_direct_open(struct pci_directs *all, struct pci_func *a, uint32_t a_qpn, struct pci_func *b,

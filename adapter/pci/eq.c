@@ -58,7 +58,7 @@ static void push(struct pci_func *func, struct pci_eq *eq, __le64 word, __le64 r
 {
 	uint64_t at = eq->addr + (uint64_t)(eq->pi & ((1u << eq->shift) - 1)) * EQE_SIZE;
 	size_t len = EQE_SIZE;
-	__le64 *entry = pci_dma_ptr(&func->dma, at, &len, true);
+	__le64 *entry = pci_func_ptr(func, at, &len, true);
 
 	if (!entry || len < EQE_SIZE) {
 		pci_func_complain(func, "event queue of vector %u: no memory at %#llx", eq->vector,

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "adapter/pci/fabric_internal.h"
 #include "adapter/pci/func.h"
@@ -83,6 +85,10 @@ static void wait_end(struct pci_wait *wait)
 	pci_net_forget(wait);
 	pci_timer_cancel(&wait->timer);
 	pci_timer_cancel(&wait->retry);
+	pci_job_cancel(&wait->expired);
+	pci_job_cancel(&wait->connect);
+	if (wait->fd >= 0)
+		close(wait->fd);
 	if (wait->prev)
 		wait->prev->next = wait->next;
 	else
@@ -93,9 +99,9 @@ static void wait_end(struct pci_wait *wait)
 	free(wait);
 }
 
-static void wait_expired(struct pci_timer *timer)
+static void wait_expired(struct pci_job *job)
 {
-	struct pci_wait *wait = container_of(timer, struct pci_wait, timer);
+	struct pci_wait *wait = container_of(job, struct pci_wait, expired);
 	struct pci_func *func = wait->func;
 	uint32_t qpn = wait->qpn;
 	char ip[INET_ADDRSTRLEN] = "?";
@@ -108,12 +114,57 @@ static void wait_expired(struct pci_timer *timer)
 	pci_eq_async(func, AEQE_QP_FATAL, qpn);
 }
 
-int pci_wait_connect(struct pci_wait *wait, int fd)
+static void wait_timeout(struct pci_timer *timer)
+{
+	struct pci_wait *wait = container_of(timer, struct pci_wait, timer);
+
+	pci_job_enter(wait->func, &wait->expired);
+}
+
+static int connect_now(struct pci_wait *wait, int fd)
 {
 	int err = pci_stream_open(&wait->fabric->streams, wait->func, wait->qpn, fd, NULL);
 
 	if (!err)
 		wait_end(wait);
+	return err;
+}
+
+static void connect_run(struct pci_job *job)
+{
+	struct pci_wait *wait = container_of(job, struct pci_wait, connect);
+	int fd = wait->fd;
+
+	wait->fd = -1;
+	if (connect_now(wait, fd))
+		close(fd);
+}
+
+int pci_wait_connect(struct pci_wait *wait, int fd)
+{
+	if (!wait->func->far)
+		return connect_now(wait, fd);
+	if (wait->fd >= 0)
+		return EALREADY;
+	wait->fd = fd;
+	pci_job_enter(wait->func, &wait->connect);
+	return 0;
+}
+
+/* The two functions must not touch each other's QPs: a socket is between them. */
+static int meet_apart(struct pci_func *func, uint32_t qpn, struct pci_wait *other)
+{
+	int fds[2];
+	int err;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds))
+		return errno;
+	err = pci_stream_open(&func->fabric->streams, func, qpn, fds[0], NULL);
+	if (err)
+		close(fds[0]);
+	/* without the other end this QP sees a peer that has gone, as it would on a wire */
+	if (err || pci_wait_connect(other, fds[1]))
+		close(fds[1]);
 	return err;
 }
 
@@ -127,6 +178,8 @@ int pci_fabric_join(struct pci_func *func, uint32_t qpn, const struct pci_fabric
 	for (other = fabric->waiting; other; other = other->next) {
 		if (!pci_fabric_match(key, &other->key))
 			continue;
+		if (other->func != func && (other->func->far || func->far))
+			return meet_apart(func, qpn, other);
 		err = pci_direct_open(&fabric->directs, func, qpn, other->func, other->qpn);
 		if (!err)
 			wait_end(other);
@@ -145,7 +198,10 @@ int pci_fabric_join(struct pci_func *func, uint32_t qpn, const struct pci_fabric
 		wait->next->prev = wait;
 	fabric->waiting = wait;
 	func->qps[qpn].wait = wait;
-	wait->timer.fire = wait_expired;
+	wait->fd = -1;
+	wait->expired.run = wait_expired;
+	wait->connect.run = connect_run;
+	wait->timer.fire = wait_timeout;
 	pci_timer_set(fabric->loop, &wait->timer, PCI_FABRIC_WAIT_NS);
 	if (!pci_net_claim(wait))
 		pci_net_ask(wait);

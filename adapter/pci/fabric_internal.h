@@ -7,6 +7,7 @@
 
 #include "adapter/pci/direct.h"
 #include "adapter/pci/fabric.h"
+#include "adapter/pci/far.h"
 #include "adapter/pci/loop.h"
 #include "adapter/pci/stream.h"
 
@@ -20,6 +21,9 @@ struct pci_wait {
 	uint32_t qpn;
 	struct pci_fabric_key key;
 	struct pci_timer timer; /* until it is given up */
+	struct pci_job expired;
+	struct pci_job connect; /* over fd, in the function's turn */
+	int fd;			/* -1: none */
 	struct pci_timer retry; /* until others are asked again */
 	struct pci_dial *dials; /* others that are being asked */
 };
@@ -40,7 +44,10 @@ bool pci_fabric_match(const struct pci_fabric_key *a, const struct pci_fabric_ke
 /* The QP with this cookie, waiting or not. */
 bool pci_fabric_owns(const struct pci_fabric *fabric, uint32_t cookie);
 
-/* Connect a waiting QP over @fd, which is taken over on success; the wait is over then. 0 or errno. */
+/*
+ * Connect a waiting QP over @fd, which is taken over on success; the wait is over then, or will be when it is the
+ * function's turn.  0 or errno; EALREADY: it is being connected.
+ */
 int pci_wait_connect(struct pci_wait *wait, int fd);
 
 /* ---- fabric_net.c; all accept a fabric without net */

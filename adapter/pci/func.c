@@ -21,7 +21,7 @@ static void *core_map(void *ctx, uint64_t addr, size_t *len, bool write)
 {
 	struct pci_func *func = ctx;
 
-	return pci_dma_ptr(&func->dma, addr, len, write);
+	return pci_func_ptr(func, addr, len, write);
 }
 
 static void core_comp_event(void *ctx, uint32_t cqn, uint32_t eqn, uint32_t pi)
@@ -51,6 +51,51 @@ static const struct ea_host_ops core_host = {
 	.comp_event = core_comp_event,
 	.async_event = core_async_event,
 };
+
+/* ------------------------------------------------------------------ guest memory */
+
+void *pci_func_ptr(struct pci_func *func, uint64_t addr, size_t *len, bool write)
+{
+	void *p = pci_dma_ptr(&func->dma, addr, len, write);
+
+	if (p || !func->far)
+		return p;
+	return pci_far_ptr(func->far, addr, len, write);
+}
+
+bool pci_func_mem_read(struct pci_func *func, uint64_t addr, void *to, size_t len)
+{
+	uint8_t *out = to;
+	size_t piece;
+	void *p;
+
+	for (; len; out += piece, addr += piece, len -= piece) {
+		piece = len;
+		p = pci_func_ptr(func, addr, &piece, false);
+		if (!p)
+			return false;
+		memcpy(out, p, piece);
+	}
+	/* the copy is what is looked at from now on */
+	__asm__ __volatile__("" ::: "memory");
+	return true;
+}
+
+bool pci_func_mem_write(struct pci_func *func, uint64_t addr, const void *from, size_t len)
+{
+	const uint8_t *in = from;
+	size_t piece;
+	void *p;
+
+	for (; len; in += piece, addr += piece, len -= piece) {
+		piece = len;
+		p = pci_func_ptr(func, addr, &piece, true);
+		if (!p)
+			return false;
+		memcpy(p, in, piece);
+	}
+	return true;
+}
 
 /* ------------------------------------------------------------------ life */
 
@@ -113,6 +158,7 @@ void pci_func_reset(struct pci_func *func)
 {
 	unsigned int i;
 
+	pci_far_settle(func, true);
 	func->live = false;
 	pci_objects_forget(func);
 	ea_dev_reset(func->core);
@@ -142,6 +188,7 @@ void pci_func_reset_all(struct pci_func *func)
 void pci_func_client_gone(struct pci_func *func)
 {
 	pci_func_reset_all(func);
+	pci_far_stop(func);
 	pci_irq_clear(&func->irq);
 	pci_dma_clear(&func->dma);
 	func->told_private = false;
@@ -223,6 +270,22 @@ uint64_t pci_func_region_size(uint32_t region)
 	}
 }
 
+void pci_func_ring(struct pci_func *func, uint32_t off, uint64_t value)
+{
+	if (off < PCI_PAGE0)
+		pci_regs_ring(func, off, value);
+	else
+		pci_db_write(func, off >> DB_PAGE_SHIFT, value);
+}
+
+void pci_func_doorbell(struct pci_func *func, uint32_t off, uint64_t value)
+{
+	if (func->far)
+		pci_far_bell(func, off, value);
+	else
+		pci_func_ring(func, off, value);
+}
+
 void pci_func_read(struct pci_func *func, uint32_t region, uint64_t off, uint8_t *data, size_t len)
 {
 	size_t regs = 0;
@@ -256,7 +319,7 @@ void pci_func_write(struct pci_func *func, uint32_t region, uint64_t off, const 
 			if (len <= PCI_PAGE0 - off)
 				pci_regs_write(func, (uint32_t)off, data, len);
 		} else if (len == sizeof(uint64_t) && off % sizeof(uint64_t) == 0) {
-			pci_db_write(func, (uint32_t)(off >> DB_PAGE_SHIFT), ea_le64(data));
+			pci_func_doorbell(func, (uint32_t)off, ea_le64(data));
 		}
 		break;
 	case VFU_BAR2:

@@ -17,11 +17,13 @@
 #include "adapter/core/core.h"
 #include "adapter/pci/config.h"
 #include "adapter/pci/dma.h"
+#include "adapter/pci/far.h"
 #include "adapter/pci/irq.h"
 #include "adapter/pci/log.h"
 #include "adapter/pci/loop.h"
 
 struct pci_fabric;
+struct pci_session;
 struct pci_wait;
 
 enum {
@@ -92,6 +94,7 @@ struct pci_qp {
 	bool kernel;	       /* not a process's */
 	struct pci_func *func; /* for the timer */
 	struct pci_timer late; /* an RQ doorbell that is served later, see db.c */
+	struct pci_job late_job;
 	uint64_t late_value;
 };
 
@@ -107,6 +110,8 @@ struct pci_func {
 	bool trapped;	   /* this client sends doorbells by message all the same */
 	int db_fd;	   /* the pages' file, which the client has; -1: it has not */
 	uint32_t mtu;
+	struct pci_session *session; /* the client; NULL: none */
+	struct pci_far *far;	     /* guest memory is reached by messages; NULL: it is not */
 	struct pci_dma dma;
 	struct pci_irq irq;
 	struct pci_config config;
@@ -146,6 +151,18 @@ void pci_func_client_gone(struct pci_func *func);
 /* The table of windows is about to change or has changed. */
 void pci_func_memory_changed(struct pci_func *func);
 
+/* A doorbell at offset @off of BAR 0 that a message brought: rings at once or in its turn. */
+void pci_func_doorbell(struct pci_func *func, uint32_t off, uint64_t value);
+/* Rings. */
+void pci_func_ring(struct pci_func *func, uint32_t off, uint64_t value);
+
+/* As pci_dma_ptr(), wherever the memory is. */
+void *pci_func_ptr(struct pci_func *func, uint64_t addr, size_t *len, bool write);
+
+/* Copy whole ranges, over window borders too; false when a byte is not reachable (part may be done). */
+bool pci_func_mem_read(struct pci_func *func, uint64_t addr, void *to, size_t len);
+bool pci_func_mem_write(struct pci_func *func, uint64_t addr, const void *from, size_t len);
+
 /* Size of a region (enum vfu_region); 0: not there. */
 uint64_t pci_func_region_size(uint32_t region);
 
@@ -162,6 +179,7 @@ void pci_func_complain(struct pci_func *func, const char *fmt, ...)
 void pci_regs_init(struct pci_func *func);
 void pci_regs_read(struct pci_func *func, uint32_t off, uint8_t *data, size_t len);
 void pci_regs_write(struct pci_func *func, uint32_t off, const uint8_t *data, size_t len);
+void pci_regs_ring(struct pci_func *func, uint32_t off, uint64_t value); /* a doorbell */
 uint32_t pci_regs_get32(const struct pci_func *func, uint32_t off);
 uint64_t pci_regs_addr(const struct pci_func *func, uint32_t low); /* a pair of halves */
 

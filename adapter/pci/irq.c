@@ -29,8 +29,8 @@ static void deliver(struct pci_irq *irq, unsigned int vector)
 	uint32_t bit = 1u << vector;
 	ssize_t n;
 
-	if (!(irq->pending & bit) || irq->all_masked || ((irq->masked | irq->table_masked) & bit) ||
-	    irq->fd[vector] < 0)
+	if (!(irq->pending & bit) || irq->held || irq->all_masked ||
+	    ((irq->masked | irq->table_masked) & bit) || irq->fd[vector] < 0)
 		return;
 	irq->pending &= ~bit;
 	/* Fails only on a counter that is full, and so has an event that nobody has taken. */
@@ -44,6 +44,15 @@ void pci_irq_raise(struct pci_irq *irq, unsigned int vector)
 		return;
 	irq->pending |= 1u << vector;
 	deliver(irq, vector);
+}
+
+void pci_irq_hold(struct pci_irq *irq, bool hold)
+{
+	unsigned int i;
+
+	irq->held = hold;
+	for (i = 0; i < PCI_VECTORS && irq->pending; i++)
+		deliver(irq, i);
 }
 
 void pci_irq_quiet(struct pci_irq *irq)

@@ -21,6 +21,7 @@ struct pci_irq {
 	uint32_t masked;       /* by message */
 	uint32_t table_masked; /* by the vector control word */
 	bool all_masked;       /* by the capability's function mask */
+	bool held; /* what is raised waits: the memory it tells of is still on its way */
 	uint32_t pending;
 };
 
@@ -30,6 +31,9 @@ void pci_irq_init(struct pci_irq *irq);
 void pci_irq_clear(struct pci_irq *irq);
 
 void pci_irq_raise(struct pci_irq *irq, unsigned int vector);
+
+/* Let what is raised wait, or deliver it. */
+void pci_irq_hold(struct pci_irq *irq, bool hold);
 
 /* Forget pending vectors (RESET). */
 void pci_irq_quiet(struct pci_irq *irq);

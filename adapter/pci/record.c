@@ -39,7 +39,7 @@ static bool look(struct pci_poll *poll)
 void pci_records_poll(struct pci_func *func)
 {
 	func->poll.look = look;
-	if (func->db_fd >= 0 && !func->trapped && func->records.count)
+	if (func->db_fd >= 0 && !func->trapped && !func->far && func->records.count)
 		pci_poll_add(func->loop, &func->poll);
 	else
 		pci_poll_del(&func->poll);

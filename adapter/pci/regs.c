@@ -69,6 +69,21 @@ static uint8_t log2_of(uint32_t n)
 	return n && !(n & (n - 1)) ? (uint8_t)__builtin_ctz(n) : UINT8_MAX;
 }
 
+/* A client that gives its memory without descriptors is asked for each byte. */
+static int reach_queues(struct pci_func *func)
+{
+	int err;
+
+	if (!pci_far_is(func, func->cmdq.sq)) {
+		pci_far_stop(func);
+		return 0;
+	}
+	err = pci_far_start(func);
+	if (err)
+		pci_func_complain(func, "INIT: no thread for DMA by message: %s", strerror(err));
+	return err;
+}
+
 static void dev_init(struct pci_func *func)
 {
 	uint8_t aeq_shift = log2_of(pci_regs_get32(func, REG_AEQ_DEPTH));
@@ -97,11 +112,17 @@ static void dev_init(struct pci_func *func)
 		pci_eq_close(&func->eqs[0]);
 		return;
 	}
+	if (reach_queues(func)) {
+		pci_cmdq_close(func);
+		pci_eq_close(&func->aeq);
+		pci_eq_close(&func->eqs[0]);
+		return;
+	}
 	func->live = true;
 	set32(func, REG_DEV_ST, DEV_ST_INIT);
 }
 
-static void doorbell(struct pci_func *func, uint32_t off, uint64_t value)
+void pci_regs_ring(struct pci_func *func, uint32_t off, uint64_t value)
 {
 	if (!func->live)
 		return;
@@ -137,6 +158,6 @@ void pci_regs_write(struct pci_func *func, uint32_t off, const uint8_t *data, si
 		if (ctrl & DEV_CTRL_INIT)
 			dev_init(func);
 	} else if (len == sizeof(uint64_t)) {
-		doorbell(func, off, ea_le64(data));
+		pci_func_doorbell(func, off, ea_le64(data));
 	}
 }

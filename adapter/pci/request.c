@@ -73,6 +73,8 @@ static int dma_unmap(struct pci_session *s)
 	if (!body_is(s, &unmap, sizeof(unmap)) || unmap.argsz < sizeof(unmap) ||
 	    (unmap.flags & ~VFU_UNMAP_ALL))
 		return EINVAL;
+	/* nobody keeps a pointer over the end of a window */
+	pci_far_settle(s->func, false);
 	if (unmap.flags & VFU_UNMAP_ALL) {
 		if (unmap.addr || unmap.size)
 			return EINVAL;

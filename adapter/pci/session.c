@@ -16,6 +16,7 @@
 
 enum {
 	MESSAGES_IN_A_ROW = 64,
+	OUT_MAX = 4 << 20, /* bytes that wait for a client which does not read */
 };
 
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
@@ -88,60 +89,87 @@ static void flush(struct pci_session *s)
 	s->out_off = 0;
 }
 
+/* Behind what waits already. */
 static void keep_rest(struct pci_session *s, const struct iovec *iov, int n, size_t sent)
 {
-	size_t total = 0, piece, at = 0;
+	size_t total = 0, piece;
+	uint8_t *out;
 	int i;
 
 	for (i = 0; i < n; i++)
 		total += iov[i].iov_len;
-	s->out = malloc(total - sent);
-	if (!s->out) {
+	out = s->out_len + total - sent > OUT_MAX ? NULL : malloc(s->out_len + total - sent);
+	if (!out) {
 		s->broken = true;
 		return;
 	}
+	if (s->out_len)
+		memcpy(out, s->out + s->out_off, s->out_len);
+	free(s->out);
+	s->out = out;
+	s->out_off = 0;
 	for (i = 0; i < n; i++) {
 		piece = iov[i].iov_len;
 		if (sent >= piece) {
 			sent -= piece;
 			continue;
 		}
-		memcpy(s->out + at, (const uint8_t *)iov[i].iov_base + sent, piece - sent);
-		at += piece - sent;
+		memcpy(s->out + s->out_len, (const uint8_t *)iov[i].iov_base + sent, piece - sent);
+		s->out_len += piece - sent;
 		sent = 0;
 	}
-	s->out_len = at;
 }
 
-static void send_reply(struct pci_session *s, struct vfu_hdr *hdr, const void *a, size_t a_len,
-		       const void *b, size_t b_len, int fd)
+static void send_message(struct pci_session *s, struct vfu_hdr *hdr, const void *a, size_t a_len,
+			 const void *b, size_t b_len, int fd)
 {
 	struct iovec iov[3] = {
 		{ .iov_base = hdr, .iov_len = sizeof(*hdr) },
 		{ .iov_base = (void *)(uintptr_t)a, .iov_len = a_len },
 		{ .iov_base = (void *)(uintptr_t)b, .iov_len = b_len },
 	};
-	ssize_t n;
+	ssize_t n = 0;
 
-	if (s->hdr.flags & VFU_NO_REPLY)
-		return;
-	hdr->id = s->hdr.id;
-	hdr->command = s->hdr.command;
 	hdr->size = (uint32_t)(sizeof(*hdr) + a_len + b_len);
-	n = send_with_fd(s->pfd.fd, iov, 3, fd);
-	if (n < 0 && errno != EAGAIN) {
-		s->broken = true;
-		return;
-	}
-	if (n < 0) {
-		n = 0;
-		if (fd >= 0) {
-			s->out_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-			s->broken |= s->out_fd < 0;
+	if (!s->out_len) {
+		n = send_with_fd(s->pfd.fd, iov, 3, fd);
+		if (n < 0 && errno != EAGAIN) {
+			s->broken = true;
+			return;
+		}
+		if (n < 0) {
+			n = 0;
+			if (fd >= 0) {
+				s->out_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+				s->broken |= s->out_fd < 0;
+			}
 		}
 	}
 	if ((size_t)n < hdr->size)
 		keep_rest(s, iov, 3, (size_t)n);
+}
+
+static void send_reply(struct pci_session *s, struct vfu_hdr *hdr, const void *a, size_t a_len,
+		       const void *b, size_t b_len, int fd)
+{
+	if (s->hdr.flags & VFU_NO_REPLY)
+		return;
+	hdr->id = s->hdr.id;
+	hdr->command = s->hdr.command;
+	send_message(s, hdr, a, a_len, b, b_len, fd);
+}
+
+bool pci_session_request(struct pci_session *s, uint16_t id, uint16_t command, const void *a,
+			 size_t a_len, const void *b, size_t b_len)
+{
+	struct vfu_hdr hdr = { .id = id, .command = command, .flags = VFU_TYPE_CMD };
+
+	if (s->broken)
+		return false;
+	send_message(s, &hdr, a, a_len, b, b_len, -1);
+	if (s->out_len)
+		set_events(s);
+	return !s->broken;
 }
 
 void pci_session_reply(struct pci_session *s, const void *a, size_t a_len, const void *b,
@@ -222,6 +250,13 @@ static int receive(struct pci_session *s, void *to, size_t len, bool first)
 	return 1;
 }
 
+/* Of a question that the server may have asked. */
+static bool is_answer(const struct pci_session *s)
+{
+	return (s->hdr.flags & VFU_TYPE_MASK) == VFU_TYPE_REPLY && s->func->far &&
+	       (s->hdr.command == VFU_DMA_READ || s->hdr.command == VFU_DMA_WRITE);
+}
+
 static bool header_ok(struct pci_session *s)
 {
 	const struct vfu_hdr *hdr = &s->hdr;
@@ -231,7 +266,7 @@ static bool header_ok(struct pci_session *s)
 		pci_func_complain(s->func, "client: message of %u bytes", hdr->size);
 		return false;
 	}
-	if ((hdr->flags & VFU_TYPE_MASK) != VFU_TYPE_CMD) {
+	if ((hdr->flags & VFU_TYPE_MASK) != VFU_TYPE_CMD && !is_answer(s)) {
 		pci_func_complain(s->func, "client: message of type %u that is no command",
 				  hdr->flags & VFU_TYPE_MASK);
 		return false;
@@ -252,9 +287,16 @@ static void handle(struct pci_session *s)
 {
 	int err;
 
-	err = s->hdr.flags & ~VFU_FLAGS_ALL ? EINVAL : pci_request(s);
-	if (err)
-		reply_error(s, err);
+	if (is_answer(s)) {
+		if (!pci_far_reply(s->func, &s->hdr, s->body)) {
+			pci_func_complain(s->func, "client: an answer that nobody asked for");
+			s->broken = true;
+		}
+	} else {
+		err = s->hdr.flags & ~VFU_FLAGS_ALL ? EINVAL : pci_request(s);
+		if (err)
+			reply_error(s, err);
+	}
 	drop_fds(s);
 	s->have = 0;
 	/* a long message is rare */
@@ -343,11 +385,13 @@ struct pci_session *pci_session_open(struct pci_func *func, int fd,
 		errno = err;
 		return NULL;
 	}
+	func->session = s;
 	return s;
 }
 
 void pci_session_close(struct pci_session *s)
 {
+	s->func->session = NULL;
 	pci_fd_del(s->func->loop, &s->pfd);
 	close(s->pfd.fd);
 	drop_fds(s);

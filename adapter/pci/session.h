@@ -13,6 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "adapter/pci/loop.h"
 
 struct pci_func;
@@ -29,6 +33,10 @@ struct pci_session *pci_session_open(struct pci_func *func, int fd,
 
 /* Close; the function is as new afterwards. */
 void pci_session_close(struct pci_session *session);
+
+/* Ask the client: a message @id of @command whose body is @a, then @b.  False: the connection is over. */
+bool pci_session_request(struct pci_session *session, uint16_t id, uint16_t command, const void *a,
+			 size_t a_len, const void *b, size_t b_len);
 
 /* Take what the client has sent up to now. */
 void pci_session_serve(struct pci_session *session);

@@ -13,9 +13,8 @@
 #include "adapter/pci/stream.h"
 
 enum {
-	BUDGET = 256 << 10,	 /* bytes each way in one turn */
-	SOCKET_BUFFER = 4 << 20, /* of a pair within the process */
-	KEPT_FDS = 2048,	 /* not for streams; or half, if the process may not have many */
+	BUDGET = 256 << 10, /* bytes each way in one turn */
+	KEPT_FDS = 2048,    /* not for streams; or half, if the process may not have many */
 };
 
 /* How long the peer may take to end its side, and a held message may hide the peer's end. */
@@ -25,12 +24,13 @@ struct pci_stream {
 	struct pci_loop *loop;
 	struct pci_streams *all;
 	struct pci_stream *prev, *next;
-	struct pci_stream *twin; /* the other end of a pair within the process */
+	struct pci_func *func;
 	struct ea_link *link;
 	struct pci_fd pfd;
 	struct pci_work work;
 	struct pci_timer timer;
-	uint32_t what; /* what the socket said since the last turn */
+	struct pci_job turn, give_up; /* what work and timer are for */
+	uint32_t what;		      /* what the socket said since the last turn */
 	unsigned int rx_wait, tx_wait;
 	bool notified; /* by the link */
 	bool closing;
@@ -41,10 +41,10 @@ struct pci_stream {
 
 static void stream_free(struct pci_stream *s)
 {
-	if (s->twin)
-		s->twin->twin = NULL;
 	pci_work_cancel(&s->work);
 	pci_timer_cancel(&s->timer);
+	pci_job_cancel(&s->turn);
+	pci_job_cancel(&s->give_up);
 	pci_fd_del(s->loop, &s->pfd);
 	ea_tcp_destroy(s->link, false);
 	close(s->pfd.fd);
@@ -66,12 +66,19 @@ static void notify(struct ea_link *link, void *ctx)
 	pci_work_queue(s->loop, &s->work);
 }
 
+static void give_up(struct pci_job *job)
+{
+	struct pci_stream *s = container_of(job, struct pci_stream, give_up);
+
+	ea_tcp_hangup(s->link, ECONNRESET);
+	stream_free(s);
+}
+
 static void timeout(struct pci_timer *timer)
 {
 	struct pci_stream *s = container_of(timer, struct pci_stream, timer);
 
-	ea_tcp_hangup(s->link, ECONNRESET);
-	stream_free(s);
+	pci_job_enter(s->func, &s->give_up);
 }
 
 /* A socket nobody waits for is not watched at all: its hang-up would be told again and again. */
@@ -88,35 +95,14 @@ static void set_events(struct pci_stream *s, uint32_t events)
 	}
 }
 
-static void wake_twin(struct pci_stream *s, const struct ea_tcp_stats *before)
+static void turn(struct pci_job *job)
 {
-	struct pci_stream *twin = s->twin;
-	struct ea_tcp_stats now;
-	uint32_t what = 0;
-
-	if (!twin)
-		return;
-	ea_tcp_stats(s->link, &now);
-	if (now.tx_bytes != before->tx_bytes && !(twin->rx_wait & EA_TCP_HELD))
-		what |= EPOLLIN;
-	if (now.rx_bytes != before->rx_bytes && (twin->tx_wait & EA_TCP_WAIT_OUT))
-		what |= EPOLLOUT;
-	if (!what)
-		return;
-	twin->what |= what;
-	pci_work_queue(twin->loop, &twin->work);
-}
-
-static void turn(struct pci_work *work)
-{
-	struct pci_stream *s = container_of(work, struct pci_stream, work);
+	struct pci_stream *s = container_of(job, struct pci_stream, turn);
 	bool notified = s->notified;
 	uint32_t what = s->what, events = 0;
-	struct ea_tcp_stats before;
 
 	s->notified = false;
 	s->what = 0;
-	ea_tcp_stats(s->link, &before);
 	if ((what & EPOLLRDHUP) && (s->rx_wait & EA_TCP_HELD) && !s->held_end) {
 		s->held_end = true;
 		s->timer.fire = timeout;
@@ -135,9 +121,9 @@ static void turn(struct pci_work *work)
 		notified = false;
 	if (notified || (what & EPOLLOUT) || (s->tx_wait & EA_TCP_MORE) || s->closing) {
 		s->notified = false;
+		pci_far_sync(s->func);
 		s->tx_wait = ea_tcp_progress_tx(s->link, BUDGET);
 	}
-	wake_twin(s, &before);
 	if (ea_tcp_state(s->link) == EA_TCP_CLOSED) {
 		stream_free(s);
 		return;
@@ -166,7 +152,17 @@ static void ready(struct pci_fd *pfd, uint32_t events)
 	if (events & (EPOLLHUP | EPOLLERR))
 		events |= pfd->events;
 	s->what |= events;
+	/* a turn that has to wait looks at the socket again when it is over */
+	if (s->func->far)
+		pci_fd_del(s->loop, pfd);
 	pci_work_queue(s->loop, &s->work);
+}
+
+static void wants_turn(struct pci_work *work)
+{
+	struct pci_stream *s = container_of(work, struct pci_stream, work);
+
+	pci_job_enter(s->func, &s->turn);
 }
 
 bool pci_stream_may_have(int fd)
@@ -201,7 +197,10 @@ int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn
 		return ENOMEM;
 	s->loop = func->loop;
 	s->all = all;
-	s->work.run = turn;
+	s->func = func;
+	s->work.run = wants_turn;
+	s->turn.run = turn;
+	s->give_up.run = give_up;
 	s->pfd = (struct pci_fd){ .fd = fd, .events = EPOLLIN, .ready = ready };
 	attr.ctx = s;
 	s->link = ea_tcp_create(&attr);
@@ -234,43 +233,6 @@ err_link:
 err_stream:
 	free(s);
 	return err;
-}
-
-static void more_room(int fd)
-{
-	int size = SOCKET_BUFFER;
-
-	/* allowed to root only; the others get what the system grants */
-	if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)))
-		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
-}
-
-int pci_stream_pair(struct pci_streams *all, struct pci_func *a, uint32_t a_qpn, struct pci_func *b,
-		    uint32_t b_qpn)
-{
-	struct pci_stream *sa = NULL, *sb = NULL;
-	int fds[2];
-	int err;
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds))
-		return errno;
-	more_room(fds[0]);
-	more_room(fds[1]);
-	err = pci_stream_open(all, b, b_qpn, fds[1], &sb);
-	if (err) {
-		close(fds[0]);
-		close(fds[1]);
-		return err;
-	}
-	err = pci_stream_open(all, a, a_qpn, fds[0], &sa);
-	if (err) {
-		/* the other QP sees a peer that has gone, as it would on a wire */
-		close(fds[0]);
-		return err;
-	}
-	sa->twin = sb;
-	sb->twin = sa;
-	return 0;
 }
 
 void pci_streams_close(struct pci_streams *all)

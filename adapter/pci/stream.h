@@ -33,10 +33,6 @@ bool pci_stream_may_have(int fd);
 int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn, int fd,
 		    struct pci_stream **stream);
 
-/* Connect two QPs of this process with each other. */
-int pci_stream_pair(struct pci_streams *all, struct pci_func *a, uint32_t a_qpn, struct pci_func *b,
-		    uint32_t b_qpn);
-
 void pci_streams_close(struct pci_streams *all);
 
 #endif

@@ -155,6 +155,13 @@ struct vfu_region_access {
 	/* data */
 };
 
+/* DMA_READ, DMA_WRITE: from the server to the client. */
+struct vfu_dma_access {
+	uint64_t addr;
+	uint64_t count;
+	/* data: of a write, or of the answer to a read */
+};
+
 /* As the kernel's VFIO numbers the regions and interrupts of a PCI function. */
 enum vfu_region {
 	VFU_BAR0 = 0,

@@ -12,10 +12,6 @@
 
 #include "tests/pci/driver.h"
 
-enum {
-	CMD_MS = 5000
-};
-
 static uint64_t now_ms(void)
 {
 	struct timespec ts;
@@ -98,7 +94,7 @@ static void serve_vector0(struct drv *d)
 uint8_t drv_end_cmd(struct drv *d)
 {
 	uint8_t *cqe = vm_at(d->vm, d->ccq + (d->ccq_ci & (d->depth - 1)) * 32);
-	uint64_t end = now_ms() + CMD_MS;
+	uint64_t end = now_ms() + DRV_WAIT_MS;
 	uint32_t header;
 	uint8_t syndrome;
 
@@ -108,10 +104,10 @@ uint8_t drv_end_cmd(struct drv *d)
 			break;
 		if (now_ms() > end)
 			fail_msg("command not answered");
-		usleep(100);
+		vm_idle(d->vm, 100);
 	}
 	if (d->event_driven)
-		assert_true(vm_irqs(d->vm, 0, CMD_MS) > 0);
+		assert_true(vm_irqs(d->vm, 0, DRV_WAIT_MS) > 0);
 	syndrome = header & 0xff;
 	assert_int_equal(header >> 8 & 0xff, 2);
 	d->index = (uint16_t)b32(cqe + 4);
@@ -341,7 +337,7 @@ bool drv_poll(struct drv_cq *cq, struct drv_wc *wc, int ms)
 			break;
 		if (now_ms() >= end)
 			return false;
-		usleep(50);
+		vm_idle(cq->d->vm, 50);
 	}
 	wc->opcode = header >> 16 & 0xff;
 	wc->qtype = header >> 8 & 0xff;

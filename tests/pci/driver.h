@@ -15,6 +15,7 @@ enum drv_kind {
 
 enum {
 	DRV_CEQS = 4,
+	DRV_WAIT_MS = 30000, /* for what must come, on a machine however busy */
 	DRV_DB_SQ_KERNEL = 0x5f000,
 	DRV_DB_RQ_KERNEL = 0x61000,
 	DRV_DB_CQ_KERNEL = 0x79000,

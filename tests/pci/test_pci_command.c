@@ -145,7 +145,7 @@ static void test_late_arm(void **state)
 		d.event_driven = false;
 		/* uses the arm that is there */
 		assert_int_equal(drv_cmd(&d, 1, 2, NULL, 0), 0);
-		assert_int_equal(vm_irqs(&vm, 0, 1000), 1);
+		assert_int_equal(vm_irqs(&vm, 0, DRV_WAIT_MS), 1);
 		d.cmdsn++;
 		d.ceq0_ci++;
 		late = d.ccq_ci;
@@ -153,7 +153,7 @@ static void test_late_arm(void **state)
 		assert_int_equal(vm_irqs(&vm, 0, 10), 0);
 		vm_w64(&vm, 0x300, 1ull << 31 | late); /* one behind: an event at once */
 		vm_w64(&vm, 0x100, 1ull << 31 | (d.ceq0_ci & 0xffff));
-		assert_int_equal(vm_irqs(&vm, 0, 1000), 1);
+		assert_int_equal(vm_irqs(&vm, 0, DRV_WAIT_MS), 1);
 		d.cmdsn++;
 		d.ceq0_ci++;
 		vm_w64(&vm, 0x300, 1ull << 31 | d.ccq_ci);
@@ -345,7 +345,7 @@ static void test_reflush(void **state)
 	for (i = 0; i < 2; i++)
 		assert_int_equal(drv_cmd(&d, 0, 6, body, 16), 0);
 	for (i = 0; i < 2; i++) {
-		assert_true(drv_poll(&cq, &wc, 1000));
+		assert_true(drv_poll(&cq, &wc, DRV_WAIT_MS));
 		assert_int_equal(wc.syndrome, 15);
 		assert_int_equal(wc.index, i);
 	}

@@ -68,7 +68,7 @@ static void close_stand(struct stand *t)
 					      .addr = t->buf,
 					      .rkey = 0x100,
 					      .raddr = t->buf });
-	assert_true(drv_poll(&t->cq[0], &(struct drv_wc){ 0 }, 3000));
+	assert_true(drv_poll(&t->cq[0], &(struct drv_wc){ 0 }, DRV_WAIT_MS));
 	vm_close(&t->vm);
 	server_stop(&t->s);
 }
@@ -135,7 +135,7 @@ static void test_unmap_in_transfer(void **state)
 					     .addr = t.buf,
 					     .rkey = 0x200,
 					     .raddr = VM_BUS + VM_MEM / 2 });
-	for (i = 0; i < 9 && drv_poll(&t.cq[0], &wc, 3000); i++)
+	for (i = 0; i < 9 && drv_poll(&t.cq[0], &wc, DRV_WAIT_MS); i++)
 		ended += wc.syndrome != 0;
 	/* those that were sent before have succeeded; the error ends both QPs */
 	assert_int_equal(i, 9);
@@ -230,7 +230,7 @@ static void test_peer_dies(void **state)
 	assert_int_equal(drv_rts(&qp[1], qp[0].cookie, &b), 0);
 	drv_recv(&qp[0], 0, 0, 0);
 	vm_close(&vm[1]);
-	assert_true(drv_poll(&cq[0], &wc, 3000));
+	assert_true(drv_poll(&cq[0], &wc, DRV_WAIT_MS));
 	assert_int_equal(wc.syndrome, 15);
 	assert_int_equal(drv_cmd(&d[0], 1, 2, NULL, 0), 0);
 	vm_close(&vm[0]);

@@ -425,13 +425,13 @@ static void test_set_irqs(void **state)
 		vm_wire(&vm, (unsigned int)i);
 	assert_int_equal(vm_set_irqs(&vm, 0x21, 2, 1, 2, NULL, 0), 0);
 	assert_int_equal(vm_irqs(&vm, 0, 0), 0);
-	assert_int_equal(vm_irqs(&vm, 1, 1000), 1);
-	assert_int_equal(vm_irqs(&vm, 2, 1000), 1);
+	assert_int_equal(vm_irqs(&vm, 1, DRV_WAIT_MS), 1);
+	assert_int_equal(vm_irqs(&vm, 2, DRV_WAIT_MS), 1);
 	assert_int_equal(vm_set_irqs(&vm, 0x21, 2, 0, 0, NULL, 0), 0);
 	assert_int_equal(vm_set_irqs(&vm, 0x21, 2, 0, 1, NULL, 0), 0);
 	assert_int_equal(vm_irqs(&vm, 0, 20), 0);
 	vm_wire(&vm, 0);
-	assert_int_equal(vm_irqs(&vm, 0, 1000), 1);
+	assert_int_equal(vm_irqs(&vm, 0, DRV_WAIT_MS), 1);
 	vm_close(&vm);
 }
 
@@ -484,7 +484,7 @@ static void test_client_that_does_not_read(void **state)
 	server_lives(&server);
 	pfd.fd = vm.sock;
 	while (got < sent * ((1 << 20) + 32)) {
-		assert_int_equal(poll(&pfd, 1, 5000), 1);
+		assert_int_equal(poll(&pfd, 1, DRV_WAIT_MS), 1);
 		n = recv(vm.sock, sink, sizeof(sink), 0);
 		assert_true(n > 0);
 		got += (uint64_t)n;

@@ -30,6 +30,8 @@ struct vm {
 	uint64_t used; /* bytes handed out by vm_alloc() */
 	int event[VM_VECTORS];
 	uint16_t id;
+	bool far;	   /* memory without a descriptor */
+	bool by_hand;	   /* the test answers what the server asks, or not */
 	bool posted;	   /* register writes want no reply */
 	uint8_t *bar0;	   /* where its pages are mapped; NULL: not */
 	uint64_t messages; /* register writes sent */
@@ -37,6 +39,16 @@ struct vm {
 
 /* vm_open() maps the doorbell pages. */
 extern bool vm_maps_doorbells;
+
+/* vm_open() gives memory without a descriptor: the server asks for each byte. */
+extern bool vm_keeps_memory;
+
+/* What the server asks of such memory. */
+struct vm_dma {
+	uint16_t id, command; /* 11: read, 12: write */
+	uint64_t addr, count;
+	uint8_t data[8192]; /* to write */
+};
 
 /* A reply; error is the errno of an error reply. */
 struct vm_reply {
@@ -73,7 +85,19 @@ bool vm_recv(struct vm *vm, uint16_t command, struct vm_reply *reply);
 uint32_t vm_call(struct vm *vm, uint16_t command, const void *body, size_t len,
 		 struct vm_reply *reply);
 
-/* The server has closed the connection, or does so within a second. */
+/* Answer what the server asks; called by all that wait.  Machines with by_hand set are left out. */
+void vm_serve(void);
+
+/* Let some time pass: @us, or until the server asks something. */
+void vm_idle(struct vm *vm, unsigned int us);
+
+/* The next question, which is not answered; false when there is none within @ms. */
+bool vm_next_dma(struct vm *vm, struct vm_dma *dma, int ms);
+
+/* Answer it: do it in memory, or say @error. */
+void vm_answer(struct vm *vm, const struct vm_dma *dma, uint32_t error);
+
+/* The server has closed the connection, or does so soon. */
 bool vm_is_closed(struct vm *vm);
 
 uint32_t vm_dma_map(struct vm *vm, uint64_t addr, uint64_t size, int fd, uint64_t offset,
