@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "adapter/core/umem.h"
 #include "adapter/process/faults.h"
+#include "adapter/process/fdtab.h"
 #include "adapter/process/libc.h"
 
 /* What the program wants done at each of the two signals. */
@@ -130,7 +131,8 @@ void faults_catch(void)
 /* No lock: these may be called in a signal handler and in the child of fork(). */
 static bool is_caught(int sig)
 {
-	return own_of(sig) && __atomic_load_n(&caught, __ATOMIC_ACQUIRE);
+	/* the child of vfork() has handlers of its own, but our memory is its parent's */
+	return own_of(sig) && __atomic_load_n(&caught, __ATOMIC_ACQUIRE) && !fdtab_foreign();
 }
 
 INTERPOSE int sigaction(int sig, const struct sigaction *act, struct sigaction *old)

@@ -316,6 +316,8 @@ static void test_own_handlers(void **state)
 	struct sigaction act = { .sa_sigaction = own_action, .sa_flags = SA_SIGINFO }, old, none;
 	struct rig_end client, server;
 	struct rig rig;
+	int status;
+	pid_t pid;
 
 	(void)state;
 	/* once a region has been registered, ours is in front */
@@ -337,6 +339,15 @@ static void test_own_handlers(void **state)
 	if (!sigsetjmp(back, 1))
 		raise(SIGSEGV);
 	assert_int_equal(seen_signal, SIGSEGV);
+	/* a child that shares this memory until it starts another program changes its own handler */
+	pid = vfork();
+	if (!pid) {
+		signal(SIGSEGV, SIG_DFL);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(sigaction(SIGSEGV, NULL, &old), 0);
+	assert_ptr_equal(old.sa_handler, own_handler);
 	assert_int_equal(sigaction(SIGSEGV, &none, NULL), 0);
 	rig_end_free(&client);
 	rig_end_free(&server);
