@@ -532,6 +532,19 @@ static void two_ports(void **state)
 	rig_free(r);
 }
 
+static unsigned int log_lines(struct rig *r, const char *text)
+{
+	FILE *f = fopen(r->log, "re");
+	unsigned int n = 0;
+	char line[1024];
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		n += strstr(line, text) != NULL;
+	fclose(f);
+	return n;
+}
+
 /* No descriptors left: no spinning, and on it goes when there are some. */
 static void out_of_files(void **state)
 {
@@ -547,16 +560,7 @@ static void out_of_files(void **state)
 	for (unsigned int i = 0; !rig_logged(r, "event=accept_failed") && i < RIG_MS; i += 5)
 		poll(NULL, 0, 5);
 	poll(NULL, 0, 300);
-	{
-		FILE *f = fopen(r->log, "re");
-		unsigned int lines = 0;
-		char line[1024];
-
-		while (fgets(line, sizeof(line), f))
-			lines += strstr(line, "event=accept_failed") != NULL;
-		fclose(f);
-		assert_in_range(lines, 1, 5);
-	}
+	assert_in_range(log_lines(r, "event=accept_failed"), 1, 5);
 	assert_int_equal(wire_reg(fds[0], GA), 0);
 	assert_int_equal(prlimit(r->pid, RLIMIT_NOFILE, &old, NULL), 0);
 	rig_advance(r, 2000);
@@ -610,6 +614,33 @@ static void no_allocation(void **state)
 	close(a);
 }
 
+static int setup_registrations(void **state)
+{
+	return rig_setup_with(state, (const char *[]){ "registration_rate=1000000", NULL });
+}
+
+/* A client that provokes a line with each request does not fill the disk, and what was left out is told. */
+static void log_rate(void **state)
+{
+	struct rig *r = *state;
+	int a = rig_connect_reg(r, GA), b = rig_connect(r);
+	unsigned int n;
+
+	for (unsigned int i = 0; i < 2000; i++)
+		assert_int_equal(wire_reg(b, GA), 3);
+	/* The clock goes on meanwhile, and each of its intervals has some lines. */
+	n = log_lines(r, "event=gid_refused");
+	assert_in_range(n, 1, 400);
+	rig_advance(r, 60000);
+	assert_int_equal(wire_reg(b, GA), 3);
+	assert_true(rig_logged(r, "left_out="));
+	/* Other lines are not held up by it. */
+	assert_int_equal(wire_reg(b, GB), 0);
+	assert_true(rig_logged(r, "gid=::ffff:10.0.0.2 how=request"));
+	close(a);
+	close(b);
+}
+
 #define T(fn)	   cmocka_unit_test_setup_teardown(fn, rig_setup, rig_teardown)
 #define T2(fn, up) cmocka_unit_test_setup_teardown(fn, up, rig_teardown)
 
@@ -628,6 +659,7 @@ int main(void)
 		cmocka_unit_test(two_ports),
 		T(out_of_files),
 		T2(no_allocation, setup_load),
+		T2(log_rate, setup_registrations),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
