@@ -72,6 +72,8 @@ void vm_open(struct vm *vm, const struct server *s, int number)
 		assert_true(vm_map_doorbells(vm));
 }
 
+static bool read_all(struct vm *vm, void *to, size_t len);
+
 bool vm_map_doorbells(struct vm *vm)
 {
 	struct {
@@ -86,18 +88,21 @@ bool vm_map_doorbells(struct vm *vm)
 		char buf[CMSG_SPACE(sizeof(int))];
 	} control;
 	struct header hdr;
-	struct iovec iov[2] = { { &hdr, sizeof(hdr) }, { &info, sizeof(info) } };
-	struct msghdr msg = { .msg_iov = iov,
-			      .msg_iovlen = 2,
+	struct iovec iov = { &hdr, sizeof(hdr) };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
 			      .msg_control = control.buf,
 			      .msg_controllen = sizeof(control.buf) };
 	struct cmsghdr *c;
 	int fd;
 
 	vm_send(vm, 5, 0, &info, 32, NULL, 0);
-	assert_true(recvmsg(vm->sock, &msg, MSG_WAITALL) >= (ssize_t)sizeof(hdr) + 32);
+	/* descriptors come with the first byte */
+	assert_int_equal(recvmsg(vm->sock, &msg, MSG_WAITALL), sizeof(hdr));
 	assert_int_equal(hdr.id, vm->id);
 	assert_int_equal(hdr.flags, 1);
+	assert_true(hdr.size <= sizeof(hdr) + sizeof(info));
+	assert_true(read_all(vm, &info, hdr.size - sizeof(hdr)));
 	if (!(info.flags & 4))
 		return false;
 	assert_int_equal(hdr.size, sizeof(hdr) + sizeof(info));
