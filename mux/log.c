@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "mux/log.h"
 
+#include <poll.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +37,13 @@ int log_level_parse(const char *text)
 	return -1;
 }
 
+static bool writable(void)
+{
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	return poll(&p, 1, 0) == 1;
+}
+
 void log_line(struct log_site *site, int level, const char *fmt, ...)
 {
 	char line[LOG_LINE_MAX];
@@ -50,7 +59,8 @@ void log_line(struct log_site *site, int level, const char *fmt, ...)
 		site->since_ms = now;
 		site->count = 0;
 	}
-	if (site->count++ >= LOG_BURST) {
+	/* Who reads the log may have stopped; a write would wait for him. */
+	if (site->count++ >= LOG_BURST || !writable()) {
 		site->left_out++;
 		return;
 	}
@@ -71,7 +81,7 @@ void log_line(struct log_site *site, int level, const char *fmt, ...)
 		site->left_out = 0;
 	}
 	line[len++] = '\n';
-	/* One write, so that lines of several processes stay whole. A full pipe loses the line. */
+	/* One write, so that lines of several processes stay whole. */
 	if (write(STDERR_FILENO, line, len) < 0)
 		return;
 }
