@@ -384,26 +384,26 @@ int mux_reload(struct mux *mux)
 
 /* Start and end ------------------------------------------------------------------------------------ */
 
-static int raise_files(const struct config *cfg)
+/* Descriptors: two for each client, and some. The daemon's own come first, or no operator could ask it any more. */
+static void raise_files(struct config *cfg)
 {
-	/* Two for each client, and some. */
-	rlim_t want = (rlim_t)cfg->max_clients * 2 + 256;
-	struct rlimit lim;
+	const rlim_t own = 256;
+	rlim_t want = (rlim_t)cfg->max_clients * 2 + own;
+	struct rlimit lim, more = { want, want };
 
-	if (getrlimit(RLIMIT_NOFILE, &lim))
-		return errno;
-	if (lim.rlim_cur >= want)
-		return 0;
-	if (lim.rlim_max < want) {
-		struct rlimit more = { want, want };
-
-		if (setrlimit(RLIMIT_NOFILE, &more) == 0)
-			return 0;
-		log_notice("event=few_files limit=%llu wanted=%llu hint=\"raise LimitNOFILE\"",
-			   (unsigned long long)lim.rlim_max, (unsigned long long)want);
-	}
+	if (getrlimit(RLIMIT_NOFILE, &lim) || lim.rlim_cur >= want)
+		return;
+	if (lim.rlim_max < want && setrlimit(RLIMIT_NOFILE, &more) == 0)
+		return;
 	lim.rlim_cur = lim.rlim_max < want ? lim.rlim_max : want;
-	return setrlimit(RLIMIT_NOFILE, &lim) ? errno : 0;
+	setrlimit(RLIMIT_NOFILE, &lim);
+	if (getrlimit(RLIMIT_NOFILE, &lim) || lim.rlim_cur >= want)
+		return;
+	cfg->max_clients =
+		(uint32_t)(lim.rlim_cur > 2 * own ? (lim.rlim_cur - own) / 2 : lim.rlim_cur / 4);
+	log_notice("event=few_files limit=%llu wanted=%llu max_clients=%u "
+		   "hint=\"raise LimitNOFILE\"",
+		   (unsigned long long)lim.rlim_cur, (unsigned long long)want, cfg->max_clients);
 }
 
 static int drop_privileges(const struct config *cfg)
