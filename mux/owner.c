@@ -101,7 +101,9 @@ static bool same_identity(const struct client *a, const struct client *b)
 {
 	if (a->rec->uid != b->rec->uid)
 		return false;
-	if (a->rec->pid == b->rec->pid && a->rec->started == b->rec->started)
+	/* Processes of another PID namespace have none here, and so no identity. */
+	if (a->rec->pid > 0 && a->rec->started && a->rec->pid == b->rec->pid &&
+	    a->rec->started == b->rec->started)
 		return true;
 	return a->rule && a->rule == b->rule && a->rule->listen;
 }
