@@ -500,9 +500,10 @@ struct control *control_new(struct mux *mux, const char *path)
 	}
 	strcpy(addr.sun_path, path);
 	strcpy(ctl->path, path);
+	err = listen_clear(path);
+	if (err)
+		goto err;
 	ctl->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	/* The clients' socket next to it is locked, so what is here is an earlier run's. */
-	unlink(path);
 	if (ctl->fd < 0 || bind(ctl->fd, (struct sockaddr *)&addr, sizeof(addr)) ||
 	    chmod(path, mux->cfg->control_mode) || listen(ctl->fd, MAX_CONNS)) {
 		err = errno;

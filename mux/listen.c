@@ -122,6 +122,33 @@ static bool somebody_answers(const struct sockaddr_un *addr)
 	return yes;
 }
 
+int listen_clear(const char *path)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct stat st;
+
+	if (lstat(path, &st))
+		return errno == ENOENT ? 0 : errno;
+	if (!S_ISSOCK(st.st_mode)) {
+		fprintf(stderr, "rdmacm-mux: %s is in the way of a socket: it is none\n", path);
+		return ENOTSOCK;
+	}
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+	if (somebody_answers(&addr)) {
+		fprintf(stderr,
+			"rdmacm-mux: %s is served by another mux: stop that first, or use another "
+			"path\n",
+			path);
+		return EADDRINUSE;
+	}
+	if (unlink(path)) {
+		fprintf(stderr, "rdmacm-mux: cannot remove the old socket %s: %s\n", path,
+			strerror(errno));
+		return errno;
+	}
+	return 0;
+}
+
 /* Opens and locks the lock file. Whoever held it before may have removed it meanwhile: then once more. */
 static int lock_path(struct listener *l, const char *path)
 {
@@ -159,25 +186,22 @@ static int bind_path(struct listener *l, const struct listen_config *cfg)
 		fprintf(stderr, "rdmacm-mux: cannot lock %s: %s\n", lock, strerror(err));
 		return err;
 	}
-	if (err || somebody_answers(&addr)) {
+	if (err) {
 		fprintf(stderr,
 			"rdmacm-mux: %s is served by another mux: stop that first, or use another "
 			"prefix (-s)\n",
 			cfg->path);
-		if (l->lock_fd >= 0)
-			close(l->lock_fd);
-		l->lock_fd = -1;
 		return EADDRINUSE;
+	}
+	err = listen_clear(cfg->path);
+	if (err) {
+		close(l->lock_fd);
+		l->lock_fd = -1;
+		return err;
 	}
 	l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->fd < 0)
 		return errno;
-	if (unlink(cfg->path) && errno != ENOENT) {
-		err = errno;
-		fprintf(stderr, "rdmacm-mux: cannot remove the old socket %s: %s\n", cfg->path,
-			strerror(err));
-		return err;
-	}
 	if (bind(l->fd, (struct sockaddr *)&addr, sizeof(addr)) || listen(l->fd, BACKLOG)) {
 		err = errno;
 		fprintf(stderr, "rdmacm-mux: cannot listen on %s: %s\n", cfg->path, strerror(err));

@@ -257,8 +257,9 @@ struct mux {
 	struct client *ready, **ready_tail;
 	unsigned int n_ready;
 	struct mux_node *free_nodes;
-	size_t nodes; /* ever made */
-	struct bucket built;
+	size_t nodes;		/* ever made */
+	struct bucket built;	/* answers to what has no client */
+	struct bucket obituary; /* words for clients that are gone, which nobody else can use up */
 	struct bucket source[SOURCE_BUCKETS];
 	struct bucket no_resources[256];
 	uint64_t accept_again_ms;
@@ -338,6 +339,11 @@ bool path_is_lid(__be16 lid);
 int listeners_open(struct mux_port *p, const struct port_config *cfg);
 void listeners_close(struct mux_port *p, bool unlink_paths);
 void listeners_enable(struct mux *mux, bool on);
+/*
+ * Makes room for a socket at path: removes one that a killed process left behind. Returns 0, or a positive errno when what is
+ * there must stay, and then says why.
+ */
+int listen_clear(const char *path);
 
 /* client.c */
 /* Takes over fd, always. rec NULL: a new client; else one restored. */

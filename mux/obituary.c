@@ -98,7 +98,7 @@ void obituary_run(struct mux *mux)
 
 		/* While the port is away its news wait; sessions without any go on. */
 		if (news && (!mux->ports[r->port]->up ||
-			     !bucket_take(&mux->built, &mux->cfg->built, mux->now, 1)))
+			     !bucket_take(&mux->obituary, &mux->cfg->built, mux->now, 1)))
 			break;
 		session_move(mux->sessions, s, &mux->mourning, &mux->orphans);
 		if (news)
@@ -121,7 +121,7 @@ void obituary_begin(struct mux *mux, uint32_t s)
 
 	if (r->dreqs >= DREQ_TRIES)
 		set_state(mux, s, S_TIMEWAIT);
-	else if (bucket_take(&mux->built, &mux->cfg->built, mux->now, 1))
+	else if (bucket_take(&mux->obituary, &mux->cfg->built, mux->now, 1))
 		send_dreq(mux, s);
 	else
 		session_touch(mux->sessions, s, mux->now);

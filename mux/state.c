@@ -185,6 +185,7 @@ static bool reserve_session(void *ctx, uint32_t i)
 static int open_file(struct state *st, const char *path, const struct state_header *want)
 {
 	struct state_header have;
+	ssize_t len;
 	int err;
 
 	st->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -198,7 +199,13 @@ static int open_file(struct state *st, const char *path, const struct state_head
 		fprintf(stderr, "rdmacm-mux: state file %s is in use by another mux\n", path);
 		return err;
 	}
-	if (pread(st->fd, &have, sizeof(have), 0) != sizeof(have) || !same_layout(&have, want)) {
+	len = pread(st->fd, &have, sizeof(have), 0);
+	/* One that a killed mux has just made has no number yet. */
+	if (len && (len != sizeof(have) || (have.magic && have.magic != STATE_MAGIC))) {
+		fprintf(stderr, "rdmacm-mux: %s is no state file: it stays as it is\n", path);
+		return EINVAL;
+	}
+	if (!len || !same_layout(&have, want)) {
 		if (lseek(st->fd, 0, SEEK_END) > 0)
 			log_notice("event=state_discarded file=%s "
 				   "reason=\"of an earlier boot, another version or other limits\"",

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -134,6 +135,11 @@ static void child(struct rig *r, const char *device, const char *prefix)
 		close(fd);
 	for (fd = 0; r->closed_std && fd < 3; fd++)
 		close(fd);
+	if (r->max_files) {
+		struct rlimit lim = { r->max_files, r->max_files };
+
+		setrlimit(RLIMIT_NOFILE, &lim);
+	}
 	execv(MUX_DAEMON, (char **)(uintptr_t)argv);
 	_exit(127);
 }

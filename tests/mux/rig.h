@@ -32,8 +32,9 @@ struct rig {
 	int *pass_fds;
 	const char *pass_names;
 	unsigned int n_pass;
-	bool closed_std; /* start with descriptors 0 to 2 closed */
-	bool watchdog;	 /* ask for signs of life every 100 ms */
+	bool closed_std;	/* start with descriptors 0 to 2 closed */
+	unsigned int max_files; /* descriptors that it may have; 0: as many as we */
+	bool watchdog;		/* ask for signs of life every 100 ms */
 };
 
 /* The names of the specification's test vectors. */
