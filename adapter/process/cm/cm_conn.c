@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 #include <linux/sockios.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <infiniband/verbs.h>
@@ -24,10 +25,18 @@ enum {
 	(1 * CM_SEC) /* the peer has ended, and the program posts no receive for what it sent */
 /*
  * A responder sends no FPDU before it has the initiator's first (RFC 5044 section 7.1.2), which
- * makes sure that the initiator is ready.  One that promises none and waits for ours, as Linux's
- * siw does, is ready after that time.
+ * makes sure that the initiator is ready.  There are three kinds of initiators:
+ *
+ *	enhanced set-up, peer to peer	it has promised an indication (RFC 6581 section 9.2): wait for it,
+ *					however long that takes
+ *	revision 1, or 2 without IRD	it must speak first: wait, however long that takes
+ *	enhanced set-up, no more	may wait for ours, as Linux's siw does, whose programs hang with a
+ *					responder that keeps to the letter: once it has had the reply for FIRST_MS,
+ *					which is for sure when its TCP has acknowledged that, it is ready
  */
-#define FIRST_NS (CM_SEC / 5)
+enum {
+	FIRST_MS = 200,
+};
 /*
  * Linux's siw arms its receiver after it has sent its reply, and what came in between lies there
  * until more comes.  So an initiator that has heard nothing sends an empty RDMA Write some time
@@ -206,12 +215,26 @@ static bool first_fpdu_seen(const struct cm_conn *conn)
 	return stats.rx_fpdus;
 }
 
+static bool all_sent(const struct cm_conn *conn)
+{
+	int queued = 0;
+
+	return ioctl(conn->ec.efd.fd, SIOCOUTQ, &queued) || !queued;
+}
+
 static void first_is_late(struct engine_timer *timer)
 {
 	struct cm_conn *conn = container_of(timer, struct cm_conn, first);
+	struct tcp_info info = { .tcpi_last_ack_recv = FIRST_MS };
+	socklen_t len = sizeof(info);
 
 	if (conn->phase != CONN_OPEN || first_fpdu_seen(conn))
 		return;
+	getsockopt(conn->ec.efd.fd, IPPROTO_TCP, TCP_INFO, &info, &len);
+	if (!all_sent(conn) || info.tcpi_last_ack_recv < FIRST_MS) {
+		engine_timer_set(timer, FIRST_MS * CM_MSEC);
+		return;
+	}
 	conn->rx_first = false;
 	conn->notified = true;
 	engine_conn_ready(&conn->ec);
@@ -379,9 +402,9 @@ int cm_conn_open(struct cm_conn *conn, struct host_qp *qp, const struct ea_mpa_t
 		conn->id->qpn = qp->qpn;
 	conn->phase = CONN_OPEN;
 	conn->rx_first = !active;
-	if (conn->rx_first && !terms->rtr) {
+	if (conn->rx_first && !terms->rtr && conn->req.enhanced) {
 		conn->first.fire = first_is_late;
-		engine_timer_set(&conn->first, FIRST_NS);
+		engine_timer_set(&conn->first, FIRST_MS * CM_MSEC);
 	} else if (active && qp->dev->mode == HOST_IWARP) {
 		conn->nudge_ns = NUDGE_NS;
 		conn->first.fire = nudge;
@@ -455,13 +478,6 @@ void cm_conn_abandon(struct cm_conn *conn)
 }
 
 /* ------------------------------------------------------------------ life of the process */
-
-static bool all_sent(const struct cm_conn *conn)
-{
-	int queued = 0;
-
-	return ioctl(conn->ec.efd.fd, SIOCOUTQ, &queued) || !queued;
-}
 
 /*
  * A process that ends while data is on its way: what TCP has taken is sent, and the peer sees an

@@ -5,6 +5,10 @@
  * The active side asks for enhanced set-up with IRD and ORD, and offers to send a zero-length RDMA
  * Write first, so that the passive side may send as soon as it likes.  The passive side takes
  * revisions 1 and 2.
+ *
+ * A peer that knows revision 1 only answers a request of revision 2 by a frame of revision 1, a reject most
+ * likely, or by closing (RFC 5044 7.1.2: what to do with a revision that is not supported is not laid down).
+ * The active side then dials again, once, and asks by revision 1.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -51,17 +55,20 @@ static int flush_out(struct cm_conn *conn)
 	return 0;
 }
 
-/* The first FPDU of the active side: a zero-length RDMA Write (RFC 6581 section 9.2). */
-int cm_setup_send_rtr(struct cm_conn *conn, bool crc)
+/* One FPDU before there is a link: 0 or -errno. */
+static int send_fpdu(struct cm_conn *conn, const struct ea_ddp_hdr *hdr, const void *payload,
+		     uint32_t payload_len, bool crc)
 {
-	struct ea_ddp_hdr hdr = { .tagged = true,
-				  .last = true,
-				  .ulp_ctrl = ea_rdmap_ctrl(EA_RDMAP_WRITE) };
-	uint8_t fpdu[EA_FPDU_LEN_SIZE + EA_DDP_HDR_MAX + EA_FPDU_TRAILER_MAX] = {};
-	uint32_t len = ea_ddp_encode(&hdr, fpdu + EA_FPDU_LEN_SIZE);
-	uint32_t body = EA_FPDU_LEN_SIZE + len + ea_fpdu_pad(len);
+	uint8_t fpdu[EA_FPDU_LEN_SIZE + EA_DDP_HDR_MAX + EA_TERMINATE_MAX +
+		     EA_FPDU_TRAILER_MAX] = {};
+	uint32_t len = ea_ddp_encode(hdr, fpdu + EA_FPDU_LEN_SIZE);
+	uint32_t body;
 	__le32 sum;
 
+	if (payload_len)
+		memcpy(fpdu + EA_FPDU_LEN_SIZE + len, payload, payload_len);
+	len += payload_len;
+	body = EA_FPDU_LEN_SIZE + len + ea_fpdu_pad(len);
 	fpdu[0] = (uint8_t)(len >> 8);
 	fpdu[1] = (uint8_t)len;
 	if (crc) {
@@ -72,6 +79,32 @@ int cm_setup_send_rtr(struct cm_conn *conn, bool crc)
 			       0 ?
 		       -errno :
 		       0;
+}
+
+/* The first FPDU of the active side: a zero-length RDMA Write (RFC 6581 section 9.2). */
+int cm_setup_send_rtr(struct cm_conn *conn, bool crc)
+{
+	const struct ea_ddp_hdr hdr = { .tagged = true,
+					.last = true,
+					.ulp_ctrl = ea_rdmap_ctrl(EA_RDMAP_WRITE) };
+
+	return send_fpdu(conn, &hdr, NULL, 0, crc);
+}
+
+/* The peer has accepted what cannot be: it is in RTS, and learns of the end as of any other error. */
+static void send_terminate(struct cm_conn *conn, enum ea_term_cause cause, bool crc)
+{
+	const struct ea_ddp_hdr hdr = { .last = true,
+					.ulp_ctrl = ea_rdmap_ctrl(EA_RDMAP_TERMINATE),
+					.qn = EA_QN_TERMINATE,
+					.msn = EA_DDP_FIRST_MSN };
+	uint8_t payload[EA_TERMINATE_MAX];
+	struct ea_terminate term;
+
+	ea_terminate_init(&term, ea_term_codes(cause), NULL, 0, NULL);
+	if (send_fpdu(conn, &hdr, payload, ea_terminate_encode(&term, payload), crc))
+		host_log(HOST_LOG_DEBUG, "no Terminate to %s: %s", cm_addr_text(&conn->id->dst),
+			 strerror(errno));
 }
 
 static void established(struct cm_id *id, const void *data, size_t len)
@@ -131,6 +164,10 @@ static void active_established(struct cm_conn *conn, const struct ea_mpa_frame *
 	if (err || !qp) {
 		host_log(HOST_LOG_INFO, "reply of %s: %s", cm_addr_text(&id->dst),
 			 err ? ea_mpa_strerror(err) : "the QP has left its initial state");
+		if (err == EA_MPA_IRD_SHORT || err == EA_MPA_NO_RTR)
+			send_terminate(conn,
+				       err == EA_MPA_NO_RTR ? EA_TERM_NO_RTR : EA_TERM_IRD_SHORT,
+				       terms.crc);
 		active_failed(conn, EINVAL, NULL, 0);
 		return;
 	}
@@ -154,6 +191,51 @@ static void active_established(struct cm_conn *conn, const struct ea_mpa_frame *
 	established(id, data, data_len);
 }
 
+static void active_encode(struct cm_conn *conn, const void *data)
+{
+	conn->req.private_data = data;
+	conn->out_sent = 0;
+	conn->out_len = (uint32_t)ea_mpa_encode(EA_MPA_REQUEST, &conn->req, conn->out,
+						sizeof(conn->out), NULL);
+	conn->req.private_data = NULL;
+}
+
+static int dial(struct cm_conn *conn);
+
+/* Try again by revision 1.  False: that has been done, or cannot be. */
+static bool fall_back(struct cm_conn *conn)
+{
+	uint8_t data[EA_MPA_PRIVATE_MAX];
+	union cm_addr local;
+	socklen_t len = sizeof(local);
+	int fd;
+
+	if (conn->req.revision != EA_MPA_REV_2 || getsockname(conn->ec.efd.fd, &local.sa, &len))
+		return false;
+	fd = cm_socket(conn->id->dst.sa.sa_family, conn->id->tos);
+	if (fd < 0)
+		return false;
+	host_log(HOST_LOG_INFO, "%s does not take MPA revision 2; trying revision 1",
+		 cm_addr_text(&conn->id->dst));
+	memcpy(data, conn->out + EA_MPA_FIXED_LEN + EA_MPA_ENHANCED_LEN, conn->req.private_len);
+	/* from the same address; the old port is still in use */
+	cm_addr_set_port(&local, 0);
+	if (bind(fd, &local.sa, cm_addr_len(&local)))
+		host_log(HOST_LOG_DEBUG, "%s: %s", cm_addr_text(&local), strerror(errno));
+	cm_socket_tune(fd);
+	engine_fd_del(&conn->ec.efd);
+	host_fd_unhide_close(conn->ec.efd.fd);
+	conn->ec.efd.fd = fd;
+	conn->phase = CONN_TCP;
+	conn->in_len = 0;
+	conn->req.revision = EA_MPA_REV_1;
+	conn->req.enhanced = false;
+	conn->req.peer_to_peer = false;
+	conn->req.rtr = EA_MPA_RTR_NONE;
+	active_encode(conn, data);
+	return !dial(conn);
+}
+
 static void active_reply(struct engine_fd *efd, uint32_t events)
 {
 	struct cm_conn *conn = container_of(efd, struct cm_conn, ec.efd);
@@ -161,13 +243,16 @@ static void active_reply(struct engine_fd *efd, uint32_t events)
 	enum ea_mpa_err err;
 	size_t need;
 	ssize_t n;
+	int ret;
 
 	(void)events;
 	n = recv(efd->fd, conn->in + conn->in_len, sizeof(conn->in) - conn->in_len, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
-		active_failed(conn, n ? errno : ECONNRESET, NULL, 0);
+		ret = n ? errno : ECONNRESET;
+		if (ret != ECONNRESET || conn->in_len || !fall_back(conn))
+			active_failed(conn, ret, NULL, 0);
 		return;
 	}
 	conn->in_len += (uint32_t)n;
@@ -177,6 +262,8 @@ static void active_reply(struct engine_fd *efd, uint32_t events)
 	case EA_MPA_SHORT:
 		return;
 	case EA_MPA_OK:
+		if (rep.revision == EA_MPA_REV_1 && fall_back(conn))
+			return;
 		active_established(conn, &rep, need);
 		return;
 	case EA_MPA_MARKERS:
@@ -223,11 +310,23 @@ static void request_encode(struct cm_conn *conn, const struct rdma_ucm_conn_para
 		.ird = param->responder_resources,
 		.ord = param->initiator_depth,
 		.private_len = param->private_data_len,
-		.private_data = param->private_data,
 	};
-	conn->out_len = (uint32_t)ea_mpa_encode(EA_MPA_REQUEST, &conn->req, conn->out,
-						sizeof(conn->out), NULL);
-	conn->req.private_data = NULL;
+	active_encode(conn, param->private_data);
+}
+
+/* Connect the socket and go on from there.  0 or a positive errno. */
+static int dial(struct cm_conn *conn)
+{
+	struct cm_id *id = conn->id;
+	int ret;
+
+	if (connect(conn->ec.efd.fd, &id->dst.sa, cm_addr_len(&id->dst)) && errno != EINPROGRESS)
+		return errno;
+	ret = cm_conn_watch(conn, active_connected, EPOLLOUT);
+	if (ret)
+		return -ret;
+	engine_timer_set(&conn->timer, CONNECT_NS);
+	return 0;
 }
 
 int cm_setup_connect(struct cm_id *id, const struct rdma_ucm_conn_param *param)
@@ -255,16 +354,11 @@ int cm_setup_connect(struct cm_id *id, const struct rdma_ucm_conn_param *param)
 	request_encode(conn, param);
 	id->conn = conn;
 	id->state = CM_CONNECTING;
-	if (connect(fd, &id->dst.sa, cm_addr_len(&id->dst)) && errno != EINPROGRESS) {
-		active_failed(conn, errno, NULL, 0);
-		return 0;
-	}
-	ret = cm_conn_watch(conn, active_connected, EPOLLOUT);
+	ret = dial(conn);
 	if (ret) {
-		active_failed(conn, -ret, NULL, 0);
+		active_failed(conn, ret, NULL, 0);
 		return 0;
 	}
-	engine_timer_set(&conn->timer, CONNECT_NS);
 	/* to this host the handshake is over already */
 	active_connected(&conn->ec.efd, EPOLLOUT);
 	return 0;
