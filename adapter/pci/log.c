@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <poll.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "adapter/pci/log.h"
 
@@ -11,12 +14,20 @@ void pci_log_set_level(enum pci_log_level level)
 	log_level = level;
 }
 
+/* Who reads the log may have stopped; a write would wait for him, and with it all machines. */
+static bool writable(void)
+{
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+
+	return poll(&p, 1, 0) == 1;
+}
+
 void pci_log(enum pci_log_level level, const char *who, const char *fmt, ...)
 {
 	char line[512];
 	va_list ap;
 
-	if (level > log_level)
+	if (level > log_level || !writable())
 		return;
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);

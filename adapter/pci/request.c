@@ -24,11 +24,13 @@ static bool body_is(const struct pci_session *s, void *to, size_t len)
 	return true;
 }
 
+_Static_assert(PCI_MAX_MAPPED == 1536, "what version() tells the client");
+
 static int version(struct pci_session *s)
 {
 	static const char caps[] = "{\"capabilities\":{\"max_msg_fds\":16,"
 				   "\"max_data_xfer_size\":1048576,"
-				   "\"max_dma_maps\":65535,\"pgsizes\":4096}}";
+				   "\"max_dma_maps\":1536,\"pgsizes\":4096}}";
 	struct vfu_version v;
 	size_t len = body_len(s);
 

@@ -346,13 +346,53 @@ static void test_early_signal(void **state)
 	assert_int_equal(rmdir(dir), 0);
 }
 
+/* Who reads the log has stopped. */
+static void test_nobody_reads_log(void **state)
+{
+	char arg[96], line[16] = "", page[4096] = { 0 };
+	struct server s = { .dir = "/tmp/erdma-pci-log-XXXXXX" };
+	int out[2], err[2];
+	struct vm vm;
+	struct drv d;
+
+	(void)state;
+	assert_non_null(mkdtemp(s.dir));
+	snprintf(arg, sizeof(arg), "%s/0," SERVER_MAC, s.dir);
+	assert_int_equal(pipe(out), 0);
+	assert_int_equal(pipe(err), 0);
+	assert_int_equal(fcntl(err[1], F_SETFL, O_NONBLOCK), 0);
+	while (write(err[1], page, sizeof(page)) > 0)
+		;
+	assert_int_equal(fcntl(err[1], F_SETFL, 0), 0);
+	s.pid = fork();
+	assert_true(s.pid >= 0);
+	if (!s.pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(out[1], STDOUT_FILENO);
+		dup2(err[1], STDERR_FILENO);
+		execl(ERDMA_PCI, ERDMA_PCI, "-v", "-f", arg, NULL);
+		_exit(127);
+	}
+	assert_int_equal(read(out[0], line, sizeof(line)), 6);
+	vm_open(&vm, &s, 0);
+	drv_probe(&d, &vm, DRV_72);
+	/* a command that is refused is worth a line */
+	assert_int_not_equal(drv_cmd(&d, 0, 200, NULL, 0), 0);
+	vm_close(&vm);
+	server_stop(&s);
+	close(out[0]);
+	close(out[1]);
+	close(err[0]);
+	close(err[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_huge_pages),     cmocka_unit_test(test_many_mappings),
 		cmocka_unit_test(test_address_space),  cmocka_unit_test(test_descriptors),
 		cmocka_unit_test(test_silent_callers), cmocka_unit_test(test_wrong_path),
-		cmocka_unit_test(test_early_signal),
+		cmocka_unit_test(test_early_signal),   cmocka_unit_test(test_nobody_reads_log),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
