@@ -87,13 +87,15 @@ def reachable_by(uid):
 class Place:
     """How and where a program runs."""
 
-    def __init__(self, provider="ours", mode=None, device=None, plain=False, netns=None, extra=()):
+    def __init__(self, provider="ours", mode=None, device=None, plain=False, netns=None, extra=(),
+                 run=RUN):
         self.provider = provider
         self.mode = mode
         self.device = device
         self.plain = plain
         self.netns = netns
         self.extra = list(extra)
+        self.run = run
 
     def argv(self, *program):
         words = []
@@ -106,7 +108,7 @@ class Place:
                       "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
         if self.plain:
             words += ["prlimit", f"--memlock={PLAIN_MEMLOCK}"]
-        words += [RUN]
+        words += [self.run]
         if self.provider != "ours":
             words += ["--provider", self.provider]
         if self.mode:

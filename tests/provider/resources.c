@@ -139,7 +139,7 @@ static void closing_with_objects(void **state)
 	static struct ibv_cq *cqs[LEFT];
 	static struct ibv_qp *qps[LEFT];
 	struct ibv_device *device = ts_dev()->ctx->device;
-	long fds = ts_fd_count();
+	long fds = 0;
 	int i;
 
 	(void)state;
@@ -161,6 +161,9 @@ static void closing_with_objects(void **state)
 		qps[i] = ibv_create_qp(pd, &attr);
 		TS_CHECK(qps[i]);
 		TS_OK(ibv_close_device(ctx));
+		/* the first QP may make the adapter open what all share */
+		if (!i)
+			fds = ts_fd_count();
 	}
 	TS_EQ(ts_fd_count(), fds);
 }
