@@ -147,10 +147,31 @@ static bool provider_exists(const char *stem)
 	return yes;
 }
 
+/*
+ * @file without links in its folder, but with the name that was given: libibverbs looks at that, and a provider may be
+ * a link to the library that it is part of.  False: errno, or too long.
+ */
+static bool absolute(const char *file, char *path, size_t size)
+{
+	const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+	char folder[PATH_MAX], *real;
+	bool fits;
+
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(name - file) : 1,
+		 slash ? file : ".");
+	real = realpath(folder, NULL);
+	if (!real)
+		return false;
+	fits = snprintf(path, size, "%s/%s", strcmp(real, "/") ? real : "", name) < (int)size;
+	free(real);
+	errno = ENAMETOOLONG;
+	return fits;
+}
+
 /* What RDMAV_DRIVERS has to name: a path without "-rdmavNN.so". */
 static void find_provider(const char *which, const char *lib, char *drivers, size_t size)
 {
-	char stem[PATH_MAX + 32], *suffix, *real;
+	char stem[PATH_MAX + 32], *suffix;
 	struct stat st;
 
 	if (!strcmp(which, "system")) {
@@ -164,17 +185,13 @@ static void find_provider(const char *which, const char *lib, char *drivers, siz
 			    "this project's provider %s-rdmav*.so is not there; build it, or take the distribution's with --provider system",
 			    stem);
 	} else {
-		real = realpath(which, NULL);
-		if (!real || stat(real, &st))
+		if (stat(which, &st) || !absolute(which, stem, PATH_MAX))
 			die(EXIT_USAGE,
 			    "--provider \"%s\": %s (give ours, system, or the path of a provider)",
 			    which, strerror(errno));
-		if (strlen(real) >= PATH_MAX)
-			die(EXIT_USAGE, "--provider \"%s\": the path is too long", which);
 		if (S_ISDIR(st.st_mode)) {
-			snprintf(stem, sizeof(stem), "%s/liberdma", real);
+			strcat(stem, "/liberdma");
 		} else {
-			strcpy(stem, real);
 			suffix = strstr(strrchr(stem, '/'), "-rdmav");
 			if (!suffix)
 				die(EXIT_USAGE,
@@ -182,7 +199,6 @@ static void find_provider(const char *which, const char *lib, char *drivers, siz
 				    which);
 			*suffix = 0;
 		}
-		free(real);
 		if (!provider_exists(stem))
 			die(EXIT_USAGE, "--provider \"%s\": there is no %s-rdmavNN.so", which,
 			    stem);
@@ -324,6 +340,9 @@ int main(int argc, char **argv)
 		}
 	}
 	if (optind == argc) {
+		if (argc > 1)
+			die(EXIT_USAGE,
+			    "no program is given; `erdma-run --help` lists the options");
 		fputs(usage, stderr);
 		return EXIT_USAGE;
 	}

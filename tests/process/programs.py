@@ -317,6 +317,15 @@ def options_are_checked():
     expect(start("true", options=["--provider", "/nowhere"], code=2), r'--provider "/nowhere": No such file')
     expect(start("true", options=["--provider", "/etc/passwd"], code=2), r"-rdmavNN.so")
     expect(start("true", options=["--bogus"], code=2), r"--help")
+    expect(start(options=["--crc", "on"], code=2), r"no program is given")
+    with tempfile.TemporaryDirectory() as folder:
+        link = os.path.join(folder, "libmine-rdmav34.so")
+        os.symlink("/etc/passwd", link)
+        # libibverbs goes by the name of the link
+        expect(start("true", options=["--provider", link]), r"^$")
+        os.mkdir(os.path.join(folder, "empty"))
+        expect(start("true", options=["--provider", os.path.join(folder, "empty") + "/"], code=2),
+               r"there is no \S*/empty/+liberdma-rdmavNN.so")
     expect(start(options=["--version"]), r"^erdma-run \d+\.\d+")
     expect(start(options=["--help"]), r"usage: erdma-run")
     start("true", options=[*SYSTEM, "--device", "lo", "--device", "127.0.0.1,name=second"])
