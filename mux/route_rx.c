@@ -8,6 +8,11 @@
 #include "mux/mux.h"
 
 #define GSI_QPN 1
+/*
+ * Requests that a peer may have open under one id. Each has its own, unless ids are reused before the timers
+ * here have run out, or somebody wants the look-ups to take long.
+ */
+#define MAX_SAME_ID 64
 
 struct rx {
 	struct mux *mux;
@@ -189,6 +194,11 @@ static uint32_t request_session(struct rx *rx, struct session_rec *rec, const ui
 		route_owner(rx->mux, r, c);
 		set_state(rx, s, rec->class == CLASS_SIDR ? S_SIDR : r->state);
 		return s;
+	}
+	if (session_count_peer(rx->mux->sessions, rec->class, rx->port->index, rx->from.gid,
+			       rx->from.lid, rec->peer_id, MAX_SAME_ID) == MAX_SAME_ID) {
+		drop(rx, DROP_SOURCE_RATE);
+		return SESSION_NONE;
 	}
 	*c = request_owner(rx, g);
 	if (!*c)

@@ -12,6 +12,7 @@
 
 #define VID_TOP_BYTE   0xff000000u
 #define FEISTEL_ROUNDS 6
+#define BEST_REPLY     7
 
 struct session_table {
 	struct session_head *head;
@@ -541,6 +542,22 @@ uint32_t session_by_peer(const struct session_table *t, enum session_class class
 	return s;
 }
 
+unsigned int session_count_peer(const struct session_table *t, enum session_class class,
+				unsigned int port, const uint8_t *peer_gid, __be16 peer_lid,
+				uint32_t peer_id, unsigned int limit)
+{
+	uint32_t s = *peer_bucket(t, class, port, peer_gid, peer_lid, peer_id);
+	unsigned int n = 0;
+
+	for (; s != SESSION_NONE && n < limit; s = t->links[s].next_peer) {
+		const struct session_rec *r = &t->recs[s];
+
+		n += r->class == class && r->port == port && r->peer_id == peer_id &&
+		     r->peer.lid == peer_lid && gid_equal(r->peer.gid, peer_gid);
+	}
+	return n;
+}
+
 uint32_t session_by_reply(const struct session_table *t, const struct session_owner *o,
 			  enum session_class class, uint32_t peer_id, uint32_t tid_low,
 			  const uint8_t *client_gid)
@@ -560,6 +577,9 @@ uint32_t session_by_reply(const struct session_table *t, const struct session_ow
 			best = s;
 			best_score = score;
 		}
+		/* Nothing fits better, and hosts that all use one id may have made the list long. */
+		if (score == BEST_REPLY)
+			break;
 	}
 	return best;
 }

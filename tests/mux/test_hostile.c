@@ -321,6 +321,32 @@ static void obituary_in_flood(void **state)
 	close(go[1]);
 }
 
+/* A host sends many requests under one id, which all would have to be looked at for each further one. */
+static void one_id_for_all(void **state)
+{
+	enum {
+		REQUESTS = 500,
+		MOST = 64
+	};
+	struct rig *r = *state;
+	uint8_t mad[MAD];
+	int a = rig_connect_reg(r, GA);
+
+	for (uint32_t i = 0; i < REQUESTS; i++) {
+		mad_req(mad, 0x99, 1000 + i, GQ, GA, CA_Q, QPN_P, SVC_TCP);
+		rig_inject(r, GQ, 1, mad);
+	}
+	rig_wait_dropped(r, "source_rate", REQUESTS - MOST);
+	rig_wait_status(r, "sessions", MOST);
+	/* Its other ids and other hosts are as welcome as before. */
+	mad_req(mad, 0x9a, 1, GQ, GA, CA_Q, QPN_P, SVC_TCP);
+	rig_inject(r, GQ, 1, mad);
+	mad_req(mad, 0x99, 1, GP, GA, CA_P, QPN_P, SVC_TCP);
+	rig_inject(r, GP, 1, mad);
+	rig_wait_status(r, "sessions", MOST + 2);
+	close(a);
+}
+
 /* The process may have few descriptors, and clients take all they get: the operator's connection still has one. */
 static void few_files(void **state)
 {
@@ -344,10 +370,15 @@ static void few_files(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T2(successor_before_obituary, setup_vm),       T2(late_failure, setup_one_lane),
-		T2(dead_host_holds_lane_once, setup_one_lane), T2(wrong_files, setup_stopped),
-		T2(control_of_another, setup_stopped),	       T2(nobody_reads_log, setup_stopped),
-		T2(obituary_in_flood, setup_one_word),	       T2(few_files, setup_stopped),
+		T2(successor_before_obituary, setup_vm),
+		T2(late_failure, setup_one_lane),
+		T2(dead_host_holds_lane_once, setup_one_lane),
+		T2(wrong_files, setup_stopped),
+		T2(control_of_another, setup_stopped),
+		T2(nobody_reads_log, setup_stopped),
+		T2(obituary_in_flood, setup_one_word),
+		T2(few_files, setup_stopped),
+		T2(one_id_for_all, setup_one_word),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
