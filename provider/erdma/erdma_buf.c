@@ -74,7 +74,9 @@ int erdma_buf_alloc(struct erdma_buf *buf, size_t size, const struct erdma_alloc
 		return -1;
 	}
 
-	memset(buf->addr, 0, buf->size);
+	/* What comes from the kernel is zero, and takes no memory before it is used. */
+	if (buf->allocator)
+		memset(buf->addr, 0, buf->size);
 	return 0;
 }
 

@@ -83,21 +83,25 @@ static size_t rq_offset(uint32_t num_blocks)
 	return align((size_t)num_blocks * ERDMA_BLOCK_SIZE, ERDMA_HW_PAGE_SIZE);
 }
 
-static int check_qp_resp(struct erdma_context *ctx, const struct erdma_qp *qp,
-			 const struct erdma_uresp_create_qp *resp, uint32_t num_blocks,
-			 uint32_t num_rqe)
+static size_t queues_size(uint32_t num_blocks, uint32_t num_rqe)
+{
+	return rq_offset(num_blocks) + (size_t)num_rqe * ERDMA_RQE_SIZE;
+}
+
+static int check_qp_resp(struct erdma_context *ctx, const struct erdma_uresp_create_qp *resp,
+			 uint32_t num_blocks, uint32_t num_rqe)
 {
 	if (resp->qp_id < ERDMA_QPN_LIMIT && resp->num_sqe == num_blocks &&
 	    resp->num_rqe == num_rqe && resp->rq_offset >= (size_t)num_blocks * ERDMA_BLOCK_SIZE &&
 	    resp->rq_offset % ERDMA_RQE_SIZE == 0 &&
-	    resp->rq_offset + (size_t)num_rqe * ERDMA_RQE_SIZE <= qp->buf.size)
+	    resp->rq_offset + (size_t)num_rqe * ERDMA_RQE_SIZE <= queues_size(num_blocks, num_rqe))
 		return 0;
 
 	verbs_err(
 		&ctx->vctx,
 		"the kernel made QP %u with %u blocks and %u receive entries at %u; wanted are %u and %u in %zu bytes\n",
 		resp->qp_id, resp->num_sqe, resp->num_rqe, resp->rq_offset, num_blocks, num_rqe,
-		qp->buf.size);
+		queues_size(num_blocks, num_rqe));
 	return EIO;
 }
 
@@ -155,7 +159,7 @@ static int kernel_create_qp(struct erdma_context *ctx, struct erdma_qp *qp,
 
 	cmd.db_record_va = (uintptr_t)qp->dbrecs;
 	cmd.qbuf_va = (uintptr_t)qp->buf.addr;
-	cmd.qbuf_len = rq_offset(num_blocks) + num_rqe * ERDMA_RQE_SIZE;
+	cmd.qbuf_len = queues_size(num_blocks, num_rqe);
 
 	ret = ibv_cmd_create_qp_ex(&ctx->vctx.context, &qp->vqp, &kattr, &cmd.ibv_cmd, sizeof(cmd),
 				   &resp.ibv_resp, sizeof(resp));
@@ -165,7 +169,7 @@ static int kernel_create_qp(struct erdma_context *ctx, struct erdma_qp *qp,
 		return ret;
 	}
 
-	ret = check_qp_resp(ctx, qp, &resp.drv_payload, num_blocks, num_rqe);
+	ret = check_qp_resp(ctx, &resp.drv_payload, num_blocks, num_rqe);
 	if (ret) {
 		ibv_cmd_destroy_qp(&qp->vqp.qp);
 		return ret;
@@ -199,14 +203,22 @@ static void unreserve_cqs(struct erdma_cq *send_cq, struct erdma_cq *recv_cq)
 		erdma_cq_unreserve(recv_cq);
 }
 
+/*
+ * What is remembered of the work requests lies behind the queues of the device, in the same pages: all of
+ * them take memory only as far as they are used.
+ */
 static int alloc_queues(struct erdma_context *ctx, struct erdma_qp *qp, struct erdma_pd *pd,
 			uint32_t num_blocks, uint32_t num_rqe)
 {
-	size_t size = rq_offset(num_blocks) + (size_t)num_rqe * ERDMA_RQE_SIZE;
+	size_t queues = queues_size(num_blocks, num_rqe);
+	size_t swrs = num_blocks * sizeof(*qp->sq.wrs);
+	size_t wr_ids = num_rqe * sizeof(*qp->rq.wr_ids);
 	int ret;
 
-	if (erdma_buf_alloc(&qp->buf, size, &pd->allocator, ERDMA_RES_TYPE_QP))
+	if (erdma_buf_alloc(&qp->buf, queues + swrs + wr_ids, &pd->allocator, ERDMA_RES_TYPE_QP))
 		return errno;
+	qp->sq.wrs = qp->buf.addr + queues;
+	qp->rq.wr_ids = qp->buf.addr + queues + swrs;
 
 	qp->dbrecs = erdma_dbrec_alloc(&ctx->dbrecs);
 	if (!qp->dbrecs) {
@@ -214,19 +226,14 @@ static int alloc_queues(struct erdma_context *ctx, struct erdma_qp *qp, struct e
 		goto err_buf;
 	}
 
-	qp->sq.wrs = calloc(num_blocks, sizeof(*qp->sq.wrs));
-	qp->rq.wr_ids = calloc(num_rqe, sizeof(*qp->rq.wr_ids));
 	qp->scratch = calloc(1, ERDMA_MAX_WQE_SIZE);
-	if (!qp->sq.wrs || !qp->rq.wr_ids || !qp->scratch) {
+	if (!qp->scratch) {
 		ret = ENOMEM;
-		goto err_mem;
+		goto err_dbrec;
 	}
 	return 0;
 
-err_mem:
-	free(qp->scratch);
-	free(qp->rq.wr_ids);
-	free(qp->sq.wrs);
+err_dbrec:
 	erdma_dbrec_free(&ctx->dbrecs, qp->dbrecs);
 err_buf:
 	erdma_buf_free(&qp->buf);
@@ -236,8 +243,6 @@ err_buf:
 static void free_queues(struct erdma_context *ctx, struct erdma_qp *qp)
 {
 	free(qp->scratch);
-	free(qp->rq.wr_ids);
-	free(qp->sq.wrs);
 	erdma_dbrec_free(&ctx->dbrecs, qp->dbrecs);
 	erdma_buf_free(&qp->buf);
 }
