@@ -208,6 +208,17 @@ static int hello(struct rmux *m, unsigned int flags)
 	return 0;
 }
 
+/* Waits while the mux's queue of connections is full; a signal may come meanwhile. */
+static int connect_to(int fd, const struct sockaddr_un *addr)
+{
+	int ret;
+
+	do
+		ret = connect(fd, (const struct sockaddr *)addr, sizeof(*addr));
+	while (ret < 0 && errno == EINTR);
+	return ret < 0 ? errno : 0;
+}
+
 EXPORT struct rmux *rmux_open(const char *path, unsigned int flags)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -223,9 +234,8 @@ EXPORT struct rmux *rmux_open(const char *path, unsigned int flags)
 		return NULL;
 	strcpy(addr.sun_path, path);
 	m->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (m->fd < 0 || connect(m->fd, (struct sockaddr *)&addr, sizeof(addr)))
-		err = errno;
-	else
+	err = m->fd < 0 ? errno : connect_to(m->fd, &addr);
+	if (!err)
 		err = hello(m, flags);
 	if (!err)
 		return m;
@@ -247,6 +257,11 @@ EXPORT void rmux_close(struct rmux *m)
 EXPORT int rmux_fd(const struct rmux *m)
 {
 	return m->fd;
+}
+
+EXPORT int rmux_pending(const struct rmux *m)
+{
+	return m->mad_head != m->mad_tail || m->post_head != m->post_answered;
 }
 
 EXPORT const struct rmux_info *rmux_info(const struct rmux *m)

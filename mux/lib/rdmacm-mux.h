@@ -7,7 +7,7 @@
  *	struct rmux *m = rmux_open("/run/rdmacm-mux-mlx5_0-1", 0);
  *	rmux_register(m, gid);
  *	rmux_send(m, gid, NULL, mad, 256);
- *	...when rmux_fd(m) is readable:
+ *	...when rmux_pending(m), or rmux_fd(m) is readable:
  *	while ((err = rmux_receive(m, &in)) == 0)
  *		handle(&in);
  *
@@ -86,8 +86,13 @@ int rmux_path(char buf[RMUX_PATH_MAX], const char *prefix, const char *device, u
 struct rmux *rmux_open(const char *path, unsigned int flags);
 void rmux_close(struct rmux *m);
 
-/* For poll(): readable when rmux_receive() or rmux_result() may have something. */
+/*
+ * For poll(): readable when rmux_receive() or rmux_result() may have something new. What another function has read beside
+ * its own answer is kept, and no news of this descriptor: so fetch until EAGAIN, or ask rmux_pending(), before waiting.
+ */
 int rmux_fd(const struct rmux *m);
+/* 1 if rmux_receive() or rmux_result() has something already, else 0. */
+int rmux_pending(const struct rmux *m);
 const struct rmux_info *rmux_info(const struct rmux *m);
 
 /* Block until the mux has answered, which it does at once. MADs that come meanwhile are kept for rmux_receive(). */

@@ -281,7 +281,11 @@ static void library(void **state)
 	assert_int_equal(st.gids, 1);
 	assert_int_equal(st.sessions, 1);
 	assert_int_equal(st.port_up, 1);
+	/* The query has read it, so waiting for the descriptor would be in vain. */
+	assert_int_equal(poll(&(struct pollfd){ .fd = rmux_fd(b), .events = POLLIN }, 1, 0), 0);
+	assert_int_equal(rmux_pending(b), 1);
 	assert_int_equal(rmux_receive(b, &in), 0);
+	assert_int_equal(rmux_pending(b), 0);
 	assert_memory_equal(in.destination, GB, 16);
 	assert_memory_equal(in.source.gid, GA, 16);
 	assert_int_equal(in.length, MAD);
