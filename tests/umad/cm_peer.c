@@ -448,7 +448,7 @@ static void wait_input(void)
 		struct pollfd pfd[2] = { { .fd = 0, .events = POLLIN },
 					 { .fd = rmux_fd(mux), .events = POLLIN } };
 
-		poll(pfd, 2, -1);
+		poll(pfd, 2, rmux_pending(mux) ? 0 : -1);
 		while (!rmux_receive(mux, &in))
 			handle(&in, false);
 		if ((pfd[1].revents & POLLHUP) || (pfd[0].revents && read(0, &byte, 1) <= 0))
