@@ -127,7 +127,7 @@ struct host_file_ops {
 	ssize_t (*write)(struct host_file *file, const void *buf, size_t count); /* NULL: EINVAL */
 	ssize_t (*read)(struct host_file *file, void *buf,
 			size_t count); /* NULL: the real descriptor's */
-	int (*ioctl)(struct host_file *file, unsigned long request, void *arg);	 /* NULL: ENOTTY */
+	int (*ioctl)(struct host_file *file, unsigned long request, void *arg); /* NULL: ENOTTY */
 	void (*release)(
 		struct host_file *file); /* last descriptor closed, last operation over; frees */
 	bool fork_safe;			 /* goes on working in the child of fork() */

@@ -336,7 +336,7 @@ int gsi_send(struct umad_port *port, const struct gsi_addr *to, const uint8_t ma
 {
 	_Alignas(struct cmsghdr) uint8_t control[CONTROL_LEN] = { 0 };
 	struct ea_gsi_path path = { .dport = EA_GSI_UDP_PORT };
-	union sock_addr source, dest;
+	union sock_addr source = { 0 }, dest;
 	socklen_t len = sizeof(source);
 	uint8_t pkt[EA_GSI_LEN];
 	struct iovec iov = { pkt, sizeof(pkt) };
