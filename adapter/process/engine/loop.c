@@ -254,14 +254,18 @@ static void nap(uint64_t ns)
 
 static int wait_events(struct epoll_event *events, uint64_t ns)
 {
+	static bool no_pwait2; /* before Linux 5.11, and under valgrind, which says so each time */
 	struct timespec ts = to_timespec(ns);
 	uint64_t count;
-	int i, n;
+	int i, n = 0;
 
 	if (!ns)
 		return epoll_wait(loop.epfd, events, BATCH, 0);
-	n = epoll_pwait2(loop.epfd, events, BATCH, ns == UINT64_MAX ? NULL : &ts, NULL);
-	if (n < 0 && errno == ENOSYS) /* before Linux 5.11 */
+	if (!no_pwait2) {
+		n = epoll_pwait2(loop.epfd, events, BATCH, ns == UINT64_MAX ? NULL : &ts, NULL);
+		no_pwait2 = n < 0 && errno == ENOSYS;
+	}
+	if (no_pwait2)
 		n = epoll_wait(loop.epfd, events, BATCH,
 			       ns > 1000000000000ull ? -1 : (int)((ns + 999999) / 1000000));
 	for (i = 0; i < n; i++)
