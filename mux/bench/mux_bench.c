@@ -47,7 +47,8 @@ struct bench {
 	FILE *results; /* lines "NAME VALUE" for a program; NULL: none */
 	struct pair *pairs;
 	unsigned int n;
-	bool solo; /* one client is both ends */
+	bool solo;	   /* one client is both ends */
+	const char *other; /* a daemon to run in place of ours */
 	double seconds;
 	bool pin;
 	uint64_t *samples;
@@ -135,6 +136,7 @@ static void connect_pair(struct bench *b, unsigned int i, bool aware)
 	struct pair *p = &b->pairs[i];
 	unsigned int k = i % PAIRS_PER_PORT;
 	uint8_t mad[MAD], in[MAD];
+	uint32_t peer;
 	char path[128];
 
 	memset(p, 0, offsetof(struct pair, b_buf));
@@ -151,24 +153,23 @@ static void connect_pair(struct bench *b, unsigned int i, bool aware)
 	}
 	wire_reg(p->a, p->ga);
 	wire_reg(p->b, p->gb);
-	mad_req(mad, 1, 1, p->ga, p->gb, 0x1000 + 2 * i, 1, SVC_TCP);
+	/* Both ends' ids differ, as QEMU's own mux keeps them in one table. */
+	mad_req(mad, 2 * i + 1, 1, p->ga, p->gb, 0x1000 + 2 * i, 1, SVC_TCP);
 	wire_mad(p->a, p->ga, mad);
 	wait_mad(p->b, in);
-	mad_rep(mad, 2, be32(in + M_LOCAL), be64(in + M_TID), (b->solo ? 0x1000 : 0x1001) + 2 * i,
-		1);
+	mad_rep(mad, 2 * i + 2, be32(in + M_LOCAL), be64(in + M_TID),
+		(b->solo ? 0x1000 : 0x1001) + 2 * i, 1);
 	poll(NULL, 0, aware ? 0 : 20);
 	wire_mad(p->b, p->gb, mad);
 	wait_mad(p->a, in);
 	poll(NULL, 0, aware ? 0 : 20);
-	mad_pair(mad, RTU, 1, be32(in + M_LOCAL), be64(in + M_TID));
+	peer = be32(in + M_LOCAL);
+	mad_pair(mad, RTU, 2 * i + 1, peer, be64(in + M_TID));
 	wire_mad(p->a, p->ga, mad);
-	{
-		uint32_t peer = be32(in + M_LOCAL);
-
-		wait_mad(p->b, in);
-		mad_pair(mad, MRA, 1, peer, 1);
-		frame_mad(p->frame, p->ga, mad);
-	}
+	wait_mad(p->b, in);
+	/* QEMU's own mux does not pass on an MRA. */
+	mad_pair(mad, aware ? MRA : RTU, 2 * i + 1, peer, 1);
+	frame_mad(p->frame, p->ga, mad);
 }
 
 static void pin(pid_t pid, unsigned int cpu)
@@ -210,9 +211,14 @@ static void start(struct bench *b, unsigned int pairs, bool aware)
 		gid4(g, 0x0a000000 + (port << 16) + 2 * k + 11);
 		fabric_set_gid(b->r->f, port, 2 * k + 11, g);
 	}
-	rig_option(b->r, "-c");
-	b->r->opts[b->r->n_opts++] = strdup(path);
-	rig_start(b->r);
+	if (b->other) {
+		b->r->daemon = b->other;
+		b->r->pid = rig_spawn(b->r, NULL, NULL);
+	} else {
+		rig_option(b->r, "-c");
+		b->r->opts[b->r->n_opts++] = strdup(path);
+		rig_start(b->r);
+	}
 	b->n = pairs;
 	b->pairs = calloc(pairs, sizeof(*b->pairs));
 	for (unsigned int i = 0; i < pairs; i++)
@@ -236,6 +242,9 @@ static void stop(struct bench *b)
 			close(b->pairs[i].b);
 	}
 	free(b->pairs);
+	/* Another one knows no quiet end. */
+	if (b->other)
+		rig_stop(b->r, SIGKILL);
 	rig_free(b->r);
 }
 
@@ -416,34 +425,73 @@ static void latency(struct bench *b, unsigned int clients, double rate)
 	stop(b);
 }
 
-/* What a virtual machine stands still for: QEMU's way, request and answer. */
-static void answer_latency(struct bench *b)
+/*
+ * QEMU's way: one request at a time, and its answer, for which a virtual machine stands still. The other end takes the MADs as they
+ * come. The only way that QEMU's own mux knows too.
+ */
+static void qemu_way(struct bench *b, unsigned int clients, const char *name)
 {
-	uint64_t end;
-	struct pair *p;
+	uint64_t *sent_at, begin, end, cpu, now, relayed = 0;
+	unsigned int pairs = pairs_of(b, clients);
 	uint8_t frame[FRAME];
+	struct pollfd *fds;
+	double used;
 
-	start(b, pairs_of(b, 2), false);
-	p = &b->pairs[0];
-	b->n_samples = 0;
-	end = now_ns() + (uint64_t)(b->seconds * 1e9);
-	while (now_ns() < end && b->n_samples < b->max_samples) {
-		uint64_t t = now_ns();
-
-		wire_send(p->a, p->frame, FRAME);
-		if (recv(p->a, frame, FRAME, MSG_WAITALL) != FRAME)
-			break;
-		b->samples[b->n_samples++] = now_ns() - t;
-		while (recv(p->b, frame, FRAME, MSG_DONTWAIT) > 0)
-			;
+	start(b, pairs, false);
+	fds = calloc(2 * (size_t)pairs, sizeof(*fds));
+	sent_at = calloc(pairs, sizeof(*sent_at));
+	for (unsigned int i = 0; i < pairs; i++) {
+		fds[2 * i] = (struct pollfd){ .fd = b->pairs[i].a, .events = POLLIN };
+		fds[2 * i + 1] = (struct pollfd){ .fd = b->pairs[i].b, .events = POLLIN };
 	}
+	b->n_samples = 0;
+	cpu = cpu_ns(b->r->pid);
+	begin = now_ns();
+	end = begin + (uint64_t)(b->seconds * 1e9);
+	while ((now = now_ns()) < end) {
+		for (unsigned int i = 0; i < pairs; i++) {
+			if (sent_at[i])
+				continue;
+			sent_at[i] = now_ns();
+			wire_send(b->pairs[i].a, b->pairs[i].frame, FRAME);
+		}
+		poll(fds, 2 * pairs, 100);
+		for (unsigned int i = 0; i < pairs; i++) {
+			if (fds[2 * i].revents && recv(fds[2 * i].fd, frame, FRAME, 0) == FRAME) {
+				if (b->n_samples < b->max_samples)
+					b->samples[b->n_samples++] = now_ns() - sent_at[i];
+				sent_at[i] = 0;
+				relayed++;
+			}
+			while (fds[2 * i + 1].revents &&
+			       recv(fds[2 * i + 1].fd, frame, FRAME, MSG_DONTWAIT) == FRAME)
+				relayed++;
+		}
+	}
+	used = (double)(cpu_ns(b->r->pid) - cpu) / 1e9;
 	qsort(b->samples, b->n_samples, sizeof(*b->samples), by_value);
-	printf("answer         1 client, QEMU's protocol: p50 %.1f us  p99 %.1f us  p99.9 %.1f us (%zu)\n",
-	       (double)percentile(b, 500) / 1e3, (double)percentile(b, 990) / 1e3,
-	       (double)percentile(b, 999) / 1e3, b->n_samples);
-	result(b, (double)percentile(b, 500) / 1e3, "answer p50");
-	result(b, (double)percentile(b, 990) / 1e3, "answer p99");
+	printf("%-10s %5u clients, QEMU's way: answer p50 %.1f us  p99 %.1f us  p99.9 %.1f us (%zu); %9.0f relayed/s a core\n",
+	       name, clients, (double)percentile(b, 500) / 1e3, (double)percentile(b, 990) / 1e3,
+	       (double)percentile(b, 999) / 1e3, b->n_samples, (double)relayed / used);
+	result(b, (double)percentile(b, 500) / 1e3, "%s p50 %u", name, clients);
+	result(b, (double)percentile(b, 990) / 1e3, "%s p99 %u", name, clients);
+	result(b, (double)relayed / used, "%s relayed %u", name, clients);
+	free(fds);
+	free(sent_at);
 	stop(b);
+}
+
+/* Ours and another in turns. */
+static void compare(struct bench *b, const char *other)
+{
+	for (unsigned int clients = 2; clients <= 16; clients += 14) {
+		b->other = NULL;
+		qemu_way(b, clients, "answer");
+		b->other = other;
+		if (other)
+			qemu_way(b, clients, "other");
+	}
+	b->other = NULL;
 }
 
 static int by_number(const void *x, const void *y)
@@ -530,23 +578,27 @@ int main(int argc, char **argv)
 		{ "pin", no_argument, NULL, 'p' },
 		{ "quick", no_argument, NULL, 'q' },
 		{ "results", required_argument, NULL, 'r' },
+		{ "other", required_argument, NULL, 'o' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },
 	};
 	struct bench b = { .seconds = 3, .max_samples = 4000000 };
 	struct rlimit lim;
-	const char *results = NULL;
+	const char *results = NULL, *other = NULL;
 	bool quick = false;
 	double rate = 10000;
 	int c;
 
-	while ((c = getopt_long(argc, argv, "s:pqr:h", longs, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, "s:pqr:o:h", longs, NULL)) != -1) {
 		switch (c) {
 		case 's':
 			b.seconds = atof(optarg);
 			break;
 		case 'p':
 			b.pin = true;
+			break;
+		case 'o':
+			other = optarg;
 			break;
 		case 'r':
 			results = optarg;
@@ -557,10 +609,11 @@ int main(int argc, char **argv)
 			rate = 1000;
 			break;
 		default:
-			printf("Usage: mux_bench [--seconds=N] [--pin] [--quick] [--results=FILE]\n"
+			printf("Usage: mux_bench [--seconds=N] [--pin] [--quick] [--results=FILE] [--other=PROGRAM]\n"
 			       "  --pin    the daemon on the first core, all else on the second\n"
 			       "  --quick  only show that it runs\n"
-			       "  --results=FILE  the figures once more, one a line\n");
+			       "  --results=FILE  the figures once more, one a line\n"
+			       "  --other=PROGRAM another mux, to compare with in QEMU's protocol\n");
 			return c == 'h' ? 0 : 2;
 		}
 	}
@@ -580,7 +633,7 @@ int main(int argc, char **argv)
 	throughput(&b, 16);
 	if (!quick)
 		throughput(&b, 1000);
-	answer_latency(&b);
+	compare(&b, other);
 	latency(&b, 1, rate);
 	latency(&b, 16, rate);
 	if (!quick) {

@@ -96,7 +96,8 @@ void rig_option(struct rig *r, const char *opt)
 
 static void child(struct rig *r, const char *device, const char *prefix)
 {
-	const char *argv[RIG_MAX_OPTS + 8] = { MUX_DAEMON, "-d", device, "-s", prefix };
+	const char *program = r->daemon ? r->daemon : MUX_DAEMON;
+	const char *argv[RIG_MAX_OPTS + 8] = { program, "-d", device, "-s", prefix };
 	char san[512], num[32];
 	int log, n = 5, fd;
 
@@ -140,7 +141,7 @@ static void child(struct rig *r, const char *device, const char *prefix)
 
 		setrlimit(RLIMIT_NOFILE, &lim);
 	}
-	execv(MUX_DAEMON, (char **)(uintptr_t)argv);
+	execv(program, (char **)(uintptr_t)argv);
 	_exit(127);
 }
 

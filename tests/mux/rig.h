@@ -24,7 +24,8 @@ struct rig {
 	char log[96]; /* what the daemon said */
 	struct fabric *f;
 	unsigned int port;
-	pid_t pid; /* 0: not running */
+	const char *daemon; /* another program in place of the daemon; NULL: the one built here */
+	pid_t pid;	    /* 0: not running */
 	char *opts[RIG_MAX_OPTS];
 	unsigned int n_opts;
 	/* For a play of the service manager. */
