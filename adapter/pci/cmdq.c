@@ -7,11 +7,16 @@
  * 15 s costs the driver its device.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "adapter/core/hw.h"
 #include "adapter/pci/func.h"
 #include "adapter/pci/hw.h"
+
+enum {
+	COMMANDS_IN_A_ROW = 16 /* a guest may have queued thousands, each of which takes its time */
+};
 
 int pci_cmdq_open(struct pci_func *func)
 {
@@ -33,6 +38,8 @@ int pci_cmdq_open(struct pci_func *func)
 
 void pci_cmdq_close(struct pci_func *func)
 {
+	pci_work_cancel(&func->cmdq_work);
+	pci_job_cancel(&func->cmdq_job);
 	memset(&func->cmdq, 0, sizeof(func->cmdq));
 }
 
@@ -158,24 +165,17 @@ static bool fetch(struct pci_func *func, uint16_t pi, struct pci_cmd *cmd, uint1
 	return true;
 }
 
-void pci_cmdq_sq_doorbell(struct pci_func *func, uint64_t value)
+/* Serve some commands; the rest when others had their turn. */
+static void serve(struct pci_func *func)
 {
 	struct pci_cmdq *q = &func->cmdq;
-	uint16_t pi = (uint16_t)EA_FIELD(CMDQ_SQDB_PI, value);
 	struct pci_cmd cmd;
 	uint64_t resp[2];
 	uint16_t blocks, index;
-	int err;
+	int err, n;
 
-	/* what was rung before a command comes before it, as on a bus */
-	if (func->poll.next)
-		pci_records_look(func);
-	if (q->live && (uint16_t)(pi - q->ci) > q->depth) {
-		dead(func, "producer index more than the depth ahead:", pi);
-		return;
-	}
-	while (q->live && q->ci != pi) {
-		if (!fetch(func, pi, &cmd, &blocks))
+	for (n = 0; n < COMMANDS_IN_A_ROW && q->live && q->ci != q->target; n++) {
+		if (!fetch(func, q->target, &cmd, &blocks))
 			return;
 		index = q->ci;
 		q->ci += blocks;
@@ -185,4 +185,36 @@ void pci_cmdq_sq_doorbell(struct pci_func *func, uint64_t value)
 		err = run(func, &cmd, resp);
 		complete(func, &cmd, index, err, resp);
 	}
+	if (q->live && q->ci != q->target)
+		pci_work_queue(func->loop, &func->cmdq_work);
+}
+
+static void serve_job(struct pci_job *job)
+{
+	serve((struct pci_func *)((char *)job - offsetof(struct pci_func, cmdq_job)));
+}
+
+static void serve_work(struct pci_work *work)
+{
+	struct pci_func *func =
+		(struct pci_func *)((char *)work - offsetof(struct pci_func, cmdq_work));
+
+	pci_job_enter(func, &func->cmdq_job);
+}
+
+void pci_cmdq_sq_doorbell(struct pci_func *func, uint64_t value)
+{
+	struct pci_cmdq *q = &func->cmdq;
+	uint16_t pi = (uint16_t)EA_FIELD(CMDQ_SQDB_PI, value);
+
+	if (!q->live)
+		return;
+	if ((uint16_t)(pi - q->ci) > q->depth) {
+		dead(func, "producer index more than the depth ahead:", pi);
+		return;
+	}
+	q->target = pi;
+	func->cmdq_work.run = serve_work;
+	func->cmdq_job.run = serve_job;
+	serve(func);
 }

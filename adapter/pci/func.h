@@ -56,9 +56,10 @@ struct pci_eq {
 
 struct pci_cmdq {
 	bool live, armed;
-	uint32_t depth; /* blocks of the SQ, entries of the CQ; a power of two */
-	uint16_t ci;	/* running, blocks */
-	uint32_t pi;	/* running, completions */
+	uint32_t depth;	 /* blocks of the SQ, entries of the CQ; a power of two */
+	uint16_t ci;	 /* running, blocks */
+	uint16_t target; /* up to where commands are there */
+	uint32_t pi;	 /* running, completions */
 	uint64_t sq, cq;
 	uint64_t commands; /* served since INIT */
 };
@@ -116,6 +117,8 @@ struct pci_func {
 	struct pci_irq irq;
 	struct pci_config config;
 	struct pci_cmdq cmdq;
+	struct pci_work cmdq_work; /* commands that are still to be served */
+	struct pci_job cmdq_job;
 	struct pci_eq aeq;
 	struct pci_eq eqs[PCI_EQS];
 	struct pci_qp *qps;			 /* PCI_MAX_QP */

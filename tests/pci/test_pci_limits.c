@@ -4,6 +4,7 @@
  * refused what is too much, the server goes on, and its neighbour on another function of the process notices
  * nothing.  The same for who may reach the fabric, and for the operator's slips.
  */
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -46,13 +47,13 @@ static void neighbour(const struct server *s)
 	vm_close(&vm);
 }
 
-/* Make the server read the command queue at @addr. */
-static void read_at(struct vm *vm, struct drv *d, uint64_t addr)
+/* Start with a command queue at @addr of @depth blocks. */
+static void init_at(struct vm *vm, struct drv *d, uint64_t addr, uint32_t depth)
 {
 	vm_w32(vm, 0x10, 1);
 	vm_w32(vm, 0x24, (uint32_t)(addr >> 32));
 	vm_w32(vm, 0x20, (uint32_t)addr);
-	vm_w32(vm, 0x30, 256);
+	vm_w32(vm, 0x30, depth);
 	vm_w32(vm, 0x28, (uint32_t)d->ccq);
 	vm_w32(vm, 0x2c, (uint32_t)(d->ccq >> 32));
 	vm_w32(vm, 0x38, (uint32_t)d->ceq0);
@@ -63,6 +64,12 @@ static void read_at(struct vm *vm, struct drv *d, uint64_t addr)
 	vm_w32(vm, 0x48, 4096);
 	vm_w32(vm, 0x10, 2);
 	assert_true(vm_r32(vm, 0x14) & 2);
+}
+
+/* Make the server read the command queue at @addr. */
+static void read_at(struct vm *vm, struct drv *d, uint64_t addr)
+{
+	init_at(vm, d, addr, 256);
 	vm_w64(vm, 0x200, 2);
 	/* answered after the doorbell */
 	vm_r32(vm, 0);
@@ -386,13 +393,65 @@ static void test_nobody_reads_log(void **state)
 	close(err[1]);
 }
 
+/* More commands at once than any driver has: all are served in order, and a reset ends them. */
+static void test_many_commands(void **state)
+{
+	enum {
+		DEPTH = 32768,
+		COMMANDS = DEPTH / 2,
+		CANARY = 0x5c
+	};
+	struct server s;
+	struct vm vm;
+	struct drv d;
+	uint32_t i, index;
+	uint8_t *cq;
+	int round, ms;
+
+	(void)state;
+	server_start(&s, 2, NULL);
+	vm_open(&vm, &s, 0);
+	drv_probe(&d, &vm, DRV_61);
+	d.csq = vm_alloc(&vm, DEPTH * 32);
+	d.ccq = vm_alloc(&vm, DEPTH * 32);
+	d.depth = DEPTH;
+	cq = vm_at(&vm, d.ccq);
+	for (round = 0; round < 2; round++) {
+		init_at(&vm, &d, d.csq, DEPTH);
+		memset(cq, 0, DEPTH * 32);
+		d.csq_pi = 0;
+		for (i = 0; i < COMMANDS; i++)
+			drv_put_cmd(&d, 1, 2, NULL, 0);
+		vm_w64(&vm, 0x200, d.csq_pi);
+		if (round)
+			break;
+		for (ms = 0; !(cq[(COMMANDS - 1) * 32] & 0x80) && ms < 20000; ms++)
+			usleep(1000);
+		for (i = 0; i < COMMANDS; i++) {
+			memcpy(&index, cq + i * 32 + 4, sizeof(index));
+			assert_int_equal(ntohl(index), 2 * i);
+			assert_int_equal(cq[i * 32], 0x80);
+		}
+	}
+	vm_w32(&vm, 0x10, 1);
+	memset(cq, CANARY, DEPTH * 32);
+	neighbour(&s);
+	usleep(5000);
+	for (i = 0; i < DEPTH * 32; i++)
+		assert_int_equal(cq[i], CANARY);
+	drv_probe(&d, &vm, DRV_72);
+	vm_close(&vm);
+	server_stop(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_huge_pages),     cmocka_unit_test(test_many_mappings),
-		cmocka_unit_test(test_address_space),  cmocka_unit_test(test_descriptors),
-		cmocka_unit_test(test_silent_callers), cmocka_unit_test(test_wrong_path),
-		cmocka_unit_test(test_early_signal),   cmocka_unit_test(test_nobody_reads_log),
+		cmocka_unit_test(test_huge_pages),	 cmocka_unit_test(test_many_mappings),
+		cmocka_unit_test(test_address_space),	 cmocka_unit_test(test_descriptors),
+		cmocka_unit_test(test_silent_callers),	 cmocka_unit_test(test_wrong_path),
+		cmocka_unit_test(test_early_signal),	 cmocka_unit_test(test_many_commands),
+		cmocka_unit_test(test_nobody_reads_log),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
