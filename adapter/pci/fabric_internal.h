@@ -25,6 +25,7 @@ struct pci_wait {
 	struct pci_job connect; /* over fd, in the function's turn */
 	int fd;			/* -1: none */
 	struct pci_timer retry; /* until others are asked again */
+	uint64_t pause_ns;	/* of retry */
 	struct pci_dial *dials; /* others that are being asked */
 };
 

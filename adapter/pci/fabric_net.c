@@ -34,10 +34,12 @@ enum {
 	MAX_LISTENERS = 8,
 	MAX_PEERS = 64,
 	MAX_CALLERS = 1024, /* that have not been answered */
+	MAX_NAMES = 4096,   /* tried for a socket in the folder */
 	MAX_SHARES = 16,    /* functions that ask at the same time */
 	MAX_DIALS = 512,    /* of one function; more of its QPs wait for their turn */
 };
 
+/* Others are asked again after this, then after twice as long, and so on. */
 static const uint64_t retry_ns = 500000000;
 static const uint64_t caller_ns = PCI_FABRIC_WAIT_NS;
 
@@ -295,7 +297,8 @@ static void ask(struct pci_wait *wait)
 			dial_dir(wait, net);
 		dial_hosts(wait, net);
 	}
-	pci_timer_set(wait->fabric->loop, &wait->retry, retry_ns);
+	wait->pause_ns = wait->pause_ns ? 2 * wait->pause_ns : retry_ns;
+	pci_timer_set(wait->fabric->loop, &wait->retry, wait->pause_ns);
 }
 
 static void ask_again(struct pci_timer *timer)
@@ -523,10 +526,13 @@ int pci_fabric_use_dir(struct pci_fabric *fabric, const char *dir)
 		return EEXIST;
 	if (mkdir(dir, 0700) && errno != EEXIST)
 		return errno;
-	if (snprintf(path, sizeof(path), "%s/%d-%u.fabric", dir, (int)getpid(), count++) >=
-	    (int)sizeof(path))
-		return ENAMETOOLONG;
-	fd = pci_unix_listen(path);
+	/* the number is another process's, too, where each has a PID namespace of its own */
+	do {
+		if (snprintf(path, sizeof(path), "%s/%d-%u.fabric", dir, (int)getpid(), count++) >=
+		    (int)sizeof(path))
+			return ENAMETOOLONG;
+		fd = pci_unix_listen(path);
+	} while (fd < 0 && errno == EADDRINUSE && count < MAX_NAMES);
 	if (fd < 0)
 		return errno;
 	net->dir = strdup(dir);

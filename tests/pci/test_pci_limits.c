@@ -444,14 +444,53 @@ static void test_many_commands(void **state)
 	server_stop(&s);
 }
 
+/* In the folder where processes meet, one of another PID namespace has the same number. */
+static void test_same_number(void **state)
+{
+	struct server s = { .dir = "/tmp/erdma-pci-same-XXXXXX" };
+	char dir[] = "/tmp/erdma-pci-fabric-XXXXXX", arg[96], line[16] = "";
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int go[2], out[2], other;
+
+	(void)state;
+	assert_non_null(mkdtemp(s.dir));
+	assert_non_null(mkdtemp(dir));
+	snprintf(arg, sizeof(arg), "%s/0," SERVER_MAC, s.dir);
+	assert_int_equal(pipe(go), 0);
+	assert_int_equal(pipe(out), 0);
+	s.pid = fork();
+	assert_true(s.pid >= 0);
+	if (!s.pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(out[1], STDOUT_FILENO);
+		if (read(go[0], line, 1) == 1)
+			execl(ERDMA_PCI, ERDMA_PCI, "-q", "-f", arg, "-d", dir, NULL);
+		_exit(127);
+	}
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%d-0.fabric", dir, (int)s.pid);
+	other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(other, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	assert_int_equal(listen(other, 1), 0);
+	assert_int_equal(write(go[1], "", 1), 1);
+	close(out[1]);
+	assert_int_equal(read(out[0], line, sizeof(line)), 6);
+	server_stop(&s);
+	close(other);
+	assert_int_equal(unlink(addr.sun_path), 0);
+	assert_int_equal(rmdir(dir), 0);
+	close(go[0]);
+	close(go[1]);
+	close(out[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_huge_pages),	 cmocka_unit_test(test_many_mappings),
-		cmocka_unit_test(test_address_space),	 cmocka_unit_test(test_descriptors),
-		cmocka_unit_test(test_silent_callers),	 cmocka_unit_test(test_wrong_path),
-		cmocka_unit_test(test_early_signal),	 cmocka_unit_test(test_many_commands),
-		cmocka_unit_test(test_nobody_reads_log),
+		cmocka_unit_test(test_huge_pages),     cmocka_unit_test(test_many_mappings),
+		cmocka_unit_test(test_address_space),  cmocka_unit_test(test_descriptors),
+		cmocka_unit_test(test_silent_callers), cmocka_unit_test(test_wrong_path),
+		cmocka_unit_test(test_early_signal),   cmocka_unit_test(test_same_number),
+		cmocka_unit_test(test_many_commands),  cmocka_unit_test(test_nobody_reads_log),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
