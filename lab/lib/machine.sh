@@ -20,6 +20,8 @@ add_libraries() {
 	linked_with "$2" | awk '{ for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i }' |
 		while read -r lib; do
 			to=$1${lib#"${userland:-}"}
+			# This project's, which its programs find beside themselves.
+			[[ $lib != "$build"/* ]] || to=$1/lib/x86_64-linux-gnu/${lib##*/}
 			[[ -e $to ]] || install -D "$lib" "$to"
 		done
 }
