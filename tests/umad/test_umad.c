@@ -163,7 +163,7 @@ static void make_mad(uint8_t *mad, int class, int version, int method, int attr,
 		mad[15 - i] = tid >> 8 * i;
 	mad[16] = attr >> 8;
 	mad[17] = attr;
-	for (i = 24; i < MAD; i++)
+	for (i = 24; i < (int)MAD; i++)
 		mad[i] = i + tid;
 }
 
@@ -198,7 +198,7 @@ static void wait_readable(int fd)
 	int i;
 
 	/* always writable, so poll alone would not wait */
-	for (i = 0; i < WAIT_MS; i++) {
+	for (i = 0; i < (int)WAIT_MS; i++) {
 		assert_int_equal(poll(&pfd, 1, 0), 1);
 		assert_true(pfd.revents & POLLOUT);
 		if (pfd.revents & POLLIN)
