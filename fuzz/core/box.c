@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fuzz/core/box.h"
+#include "tests/core/carry.h"
 
 enum {
 	SECRET = 0xc7,
@@ -257,61 +258,29 @@ void box_check_iov(const struct box *box, const struct iovec *iov, int n, bool r
 	}
 }
 
-int box_feed(struct box *box, int to, const struct ea_rx_seg *seg, const void *payload)
-{
-	struct ea_qp *qp = box->side[to].link.qp;
-	struct iovec iov[EA_IOV_MAX];
-	uint32_t off = 0, covered, sum;
-	int err, n, i;
+struct list_check {
+	const struct box *box;
+	bool ring_ok;
+};
 
-	if (!qp)
-		return ENOTCONN;
-	err = ea_rx_begin(qp, seg);
-	if (err)
-		return err;
-	if (ea_rx_is_ctrl(seg->opcode)) {
-		CHECK(seg->len <= EA_TX_CTRL_MAX);
-		return ea_rx_ctrl(qp, seg, payload);
-	}
-	while (off < seg->len) {
-		n = ea_rx_target(qp, seg, off, seg->len - off, iov, EA_IOV_MAX, &covered);
-		if (n < 0)
-			return -n;
-		CHECK(n >= 1 && n <= EA_IOV_MAX && covered && covered <= seg->len - off);
-		box_check_iov(box, iov, n, false);
-		sum = 0;
-		for (i = 0; i < n; i++) {
-			memcpy(iov[i].iov_base, (const uint8_t *)payload + off + sum,
-			       iov[i].iov_len);
-			sum += iov[i].iov_len;
-		}
-		CHECK(sum == covered);
-		off += covered;
-	}
-	return ea_rx_end(qp, seg);
+static void check_list(void *ctx, const struct iovec *iov, int n, uint32_t covered, uint32_t wanted)
+{
+	const struct list_check *check = ctx;
+	uint32_t sum = 0;
+	int i;
+
+	CHECK(n >= 1 && n <= EA_IOV_MAX && covered && covered <= wanted);
+	box_check_iov(check->box, iov, n, check->ring_ok);
+	for (i = 0; i < n; i++)
+		sum += iov[i].iov_len;
+	CHECK(sum == covered);
 }
 
-/* The segment of the message under way; false when its memory is gone. */
-static bool gather(struct box *box, int from, uint32_t len, uint8_t *buf)
+int box_feed(struct box *box, int to, const struct ea_rx_seg *seg, const void *payload)
 {
-	struct box_side *side = &box->side[from];
-	struct iovec iov[EA_IOV_MAX];
-	uint32_t off = 0, covered;
-	int i, n;
+	struct list_check check = { .box = box };
 
-	while (off < len) {
-		n = ea_tx_payload(side->link.qp, &side->msg, side->off + off, len - off, iov,
-				  EA_IOV_MAX, &covered);
-		if (n < 0)
-			return false;
-		CHECK(n >= 1 && n <= EA_IOV_MAX && covered && covered <= len - off);
-		box_check_iov(box, iov, n, true);
-		for (i = 0; i < n; i++) {
-			memcpy(buf + off, iov[i].iov_base, iov[i].iov_len);
-			off += iov[i].iov_len;
-		}
-	}
-	return true;
+	return carry_feed(box->side[to].link.qp, seg, payload, check_list, &check);
 }
 
 bool box_step(struct box *box, int from)
@@ -319,9 +288,11 @@ bool box_step(struct box *box, int from)
 	struct box_side *side = &box->side[from];
 	struct box_side *peer = &box->side[!from];
 	static uint8_t buf[1024];
-	struct ea_rx_seg seg = { 0 };
+	struct list_check check = { .box = box, .ring_ok = true };
 	struct ea_qp *qp = side->link.qp;
+	struct ea_rx_seg seg;
 	uint32_t len;
+	bool last;
 	int err;
 
 	if (!qp)
@@ -342,20 +313,12 @@ bool box_step(struct box *box, int from)
 		len = sizeof(buf);
 	if (side->msg.ctrl_len)
 		memcpy(buf, side->msg.ctrl, len);
-	else if (!gather(box, from, len, buf)) {
+	else if (carry_gather(qp, &side->msg, side->off, len, buf, check_list, &check)) {
 		CHECK(side->shut);
 		return true;
 	}
-	seg.opcode = side->msg.opcode;
-	seg.tagged = side->msg.tagged;
-	seg.stag = side->msg.stag;
-	seg.to = side->msg.to + side->off;
-	seg.qn = side->msg.qn;
-	seg.msn = side->msg.msn;
-	seg.mo = side->off;
-	seg.ulp_word = side->msg.ulp_word;
-	seg.len = len;
-	seg.last = side->msg.ctrl_len || side->off + len == side->msg.len;
+	last = side->msg.ctrl_len || side->off + len == side->msg.len;
+	seg = carry_segment(&side->msg, side->off, len, last);
 	if (!peer->held || peer->resumed) {
 		peer->resumed = false;
 		peer->held = box_feed(box, !from, &seg, buf) == EAGAIN;
@@ -363,7 +326,7 @@ bool box_step(struct box *box, int from)
 	if (peer->held)
 		return false;
 	side->off += len;
-	if (seg.last) {
+	if (last) {
 		side->busy = false;
 		if (side->link.qp)
 			ea_tx_done(qp, &side->msg);

@@ -592,30 +592,13 @@ unsigned int asyncs(struct rig *rig, enum ea_async_event kind, uint32_t number)
 
 /* ------------------------------------------------------------------ the scripted link */
 
-static void raw_header(struct ea_rx_seg *seg)
-{
-	struct ea_ddp_hdr hdr = {
-		.tagged = seg->tagged,
-		.last = seg->last,
-		.ulp_ctrl = ea_rdmap_ctrl(seg->opcode),
-		.stag = seg->stag,
-		.to = seg->to,
-		.ulp_word = seg->ulp_word,
-		.qn = seg->qn,
-		.msn = seg->msn,
-		.mo = seg->mo,
-	};
-
-	seg->raw_len = ea_ddp_encode(&hdr, seg->raw);
-}
-
 struct ea_rx_seg tagged(uint8_t opcode, uint32_t stag, uint64_t to, uint32_t len, bool last)
 {
 	struct ea_rx_seg seg = {
 		.opcode = opcode, .tagged = true, .stag = stag, .to = to, .len = len, .last = last
 	};
 
-	raw_header(&seg);
+	carry_raw_header(&seg);
 	return seg;
 }
 
@@ -630,73 +613,27 @@ struct ea_rx_seg untagged(uint8_t opcode, uint32_t qn, uint32_t msn, uint32_t mo
 				 .len = len,
 				 .last = last };
 
-	raw_header(&seg);
+	carry_raw_header(&seg);
 	return seg;
 }
 
-struct ea_rx_seg seg_of(const struct ea_tx_msg *msg, uint32_t off, uint32_t len, bool last)
+/* Give @to one segment with its payload. */
+/* The pieces are what is said of them, and there are some. */
+static void check_list(void *ctx, const struct iovec *iov, int n, uint32_t covered, uint32_t wanted)
 {
-	if (msg->tagged)
-		return tagged(msg->opcode, msg->stag, msg->to + off, len, last);
-	return untagged(msg->opcode, msg->qn, msg->msn, off, msg->ulp_word, len, last);
+	uint32_t sum = 0;
+	int i;
+
+	(void)ctx;
+	for (i = 0; i < n; i++)
+		sum += iov[i].iov_len;
+	assert_true(covered > 0 && covered <= wanted);
+	assert_int_equal(sum, covered);
 }
 
-/* Give @to one segment with its payload. */
 int feed(struct qp *to, struct ea_rx_seg *seg, const void *payload)
 {
-	struct ea_qp *qp = to->side.link.qp;
-	const uint8_t *src = payload;
-	struct iovec iov[EA_IOV_MAX];
-	uint32_t off = 0, covered, sum;
-	int err, n, i;
-
-	if (!qp)
-		return ENOTCONN;
-	err = ea_rx_begin(qp, seg);
-	if (err)
-		return err;
-	if (ea_rx_is_ctrl(seg->opcode)) {
-		assert_true(seg->len <= EA_TX_CTRL_MAX);
-		return ea_rx_ctrl(qp, seg, payload);
-	}
-	while (off < seg->len) {
-		n = ea_rx_target(qp, seg, off, seg->len - off, iov, EA_IOV_MAX, &covered);
-		if (n < 0)
-			return -n;
-		assert_true(covered > 0);
-		sum = 0;
-		for (i = 0; i < n; i++) {
-			memcpy(iov[i].iov_base, src + off + sum, iov[i].iov_len);
-			sum += iov[i].iov_len;
-		}
-		assert_int_equal(sum, covered);
-		off += covered;
-	}
-	return ea_rx_end(qp, seg);
-}
-
-/* Payload of the message under way, gathered. */
-static int gather(struct ea_qp *qp, struct side *side, uint32_t len, uint8_t *out)
-{
-	struct iovec iov[EA_IOV_MAX];
-	uint32_t off = 0, covered, sum;
-	int n, i;
-
-	while (off < len) {
-		n = ea_tx_payload(qp, &side->msg, side->off + off, len - off, iov, EA_IOV_MAX,
-				  &covered);
-		if (n < 0)
-			return n;
-		assert_true(covered > 0);
-		sum = 0;
-		for (i = 0; i < n; i++) {
-			memcpy(out + off + sum, iov[i].iov_base, iov[i].iov_len);
-			sum += iov[i].iov_len;
-		}
-		assert_int_equal(sum, covered);
-		off += covered;
-	}
-	return 0;
+	return carry_feed(to->side.link.qp, seg, payload, check_list, NULL);
 }
 
 /* One segment from @from to @to; false when nothing moved. */
@@ -730,9 +667,9 @@ static bool step(struct rig *rig, struct qp *from, struct qp *to)
 	last = side->msg.ctrl_len || side->off + len == side->msg.len;
 	if (side->msg.ctrl_len)
 		memcpy(buf, side->msg.ctrl, len);
-	else if (gather(qp, side, len, buf))
+	else if (carry_gather(qp, &side->msg, side->off, len, buf, check_list, NULL))
 		return true;
-	seg = seg_of(&side->msg, side->off, len, last);
+	seg = carry_segment(&side->msg, side->off, len, last);
 	if (to->side.rx_err == 0 || to->side.resumed) {
 		to->side.resumed = false;
 		to->side.rx_err = feed(to, &seg, buf);

@@ -22,6 +22,7 @@
 
 #include "adapter/core/core.h"
 #include "adapter/wire/rdmap.h"
+#include "tests/core/carry.h"
 
 enum {
 	PAGE = 4096,
@@ -210,7 +211,6 @@ unsigned int asyncs(struct rig *rig, enum ea_async_event kind, uint32_t qpn);
 void pump(struct rig *rig);
 
 /* The link by hand. */
-struct ea_rx_seg seg_of(const struct ea_tx_msg *msg, uint32_t off, uint32_t len, bool last);
 int feed(struct qp *to, struct ea_rx_seg *seg, const void *payload);
 struct ea_rx_seg tagged(uint8_t opcode, uint32_t stag, uint64_t to, uint32_t len, bool last);
 struct ea_rx_seg untagged(uint8_t opcode, uint32_t qn, uint32_t msn, uint32_t mo, uint32_t word,

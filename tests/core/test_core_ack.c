@@ -23,7 +23,7 @@ static int carry(struct qp *from, struct qp *to, uint8_t opcode, struct ea_tx_ms
 
 	assert_int_equal(ea_tx_next(core_qp(from), msg), 0);
 	assert_int_equal(msg->opcode, opcode);
-	seg = seg_of(msg, 0, msg->ctrl_len ? msg->ctrl_len : msg->len, true);
+	seg = carry_segment(msg, 0, msg->ctrl_len ? msg->ctrl_len : msg->len, true);
 	peek(from->rig, from->data, payload, sizeof(payload));
 	ea_tx_done(core_qp(from), msg);
 	return feed(to, &seg, msg->ctrl_len ? msg->ctrl : payload);

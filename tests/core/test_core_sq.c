@@ -159,7 +159,7 @@ static void deepest_ring(void **state)
 
 			if (ea_tx_next(rig.a.side.link.qp, &msg))
 				break;
-			seg = seg_of(&msg, 0, 0, true);
+			seg = carry_segment(&msg, 0, 0, true);
 			assert_int_equal(feed(&rig.b, &seg, NULL), 0);
 			ea_tx_done(rig.a.side.link.qp, &msg);
 			assert_true(poll(&rig, &rig.b.rcq, &wc));
