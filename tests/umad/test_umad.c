@@ -662,13 +662,16 @@ static void time_out(void **state)
 	(void)state;
 	assert_int_equal(reg(fd, 1, 0, 0, 0, 0), 0);
 	make_hdr(buf, 0, gid_none);
-	put32(buf + H_TIMEOUT, 300);
-	put32(buf + H_RETRIES, 2);
-	put32(buf + H_LENGTH, 4711);
-	make_mad(buf + HDR, PERF, 1, GET, 1, 42);
+	make_mad(buf + HDR, PERF, 1, GET, 1, 41);
+	put32(buf + H_TIMEOUT, 1000000);
 	assert_int_equal(write_buf(fd, buf, sizeof(buf)), sizeof(buf));
 	/* until then the transaction is under way */
 	assert_int_equal(write_buf(fd, buf, sizeof(buf)), -EINVAL);
+	put32(buf + H_TIMEOUT, 100);
+	put32(buf + H_RETRIES, 2);
+	put32(buf + H_LENGTH, 4711);
+	buf[HDR + 15] = 42;
+	assert_int_equal(write_buf(fd, buf, sizeof(buf)), sizeof(buf));
 	buf[HDR + 15] = 43;
 	put32(buf + H_TIMEOUT, 0);
 	assert_int_equal(write_buf(fd, buf, sizeof(buf)), sizeof(buf));
@@ -680,13 +683,13 @@ static void time_out(void **state)
 	assert_int_equal(read(fd, in, sizeof(in)), HDR + 24);
 	assert_int_equal(get32(in + H_STATUS), ETIMEDOUT);
 	assert_int_equal(get32(in + H_LENGTH), 4711);
-	assert_int_equal(get32(in + H_TIMEOUT), 300);
+	assert_int_equal(get32(in + H_TIMEOUT), 100);
 	assert_memory_equal(in + H_GID, gid_none, 16);
 	assert_int_equal(in[HDR + 1], PERF);
 	assert_int_equal((uint32_t)tid_of(in + HDR), 42);
 	assert_true(tid_of(in + HDR) >> 32 != 0);
-	/* sent three times, and twice without waiting */
-	assert_int_equal(counter("roce_a", "sent_mads"), 5);
+	/* sent three times; the first once, and those without waiting */
+	assert_int_equal(counter("roce_a", "sent_mads"), 6);
 	/* the id is free again */
 	put32(buf + H_TIMEOUT, 100000);
 	buf[HDR + 15] = 42;
