@@ -62,13 +62,13 @@ static void complete(struct pci_func *func, const struct pci_cmd *cmd, uint16_t 
 		     const uint64_t resp[2])
 {
 	struct pci_cmdq *q = &func->cmdq;
-	uint64_t at = q->cq + (uint64_t)(q->pi & (q->depth - 1)) * CMDQ_CQE_SIZE;
+	uint64_t at = q->cq + (uint64_t)(q->pi & (q->depth - 1)) * EA_ENTRY_SIZE;
 	uint32_t header =
 		(uint32_t)(EA_PREP(EA_CQE_OPCODE, cmd->opcode) | EA_PREP(EA_CQE_QTYPE, CMDQ_QTYPE));
-	size_t len = CMDQ_CQE_SIZE;
+	size_t len = EA_ENTRY_SIZE;
 	__be32 *cqe = pci_func_ptr(func, at, &len, true);
 
-	if (!cqe || len < CMDQ_CQE_SIZE) {
+	if (!cqe || len < EA_ENTRY_SIZE) {
 		dead(func, "no memory for a completion at", at);
 		return;
 	}
@@ -95,9 +95,9 @@ void pci_cmdq_cq_doorbell(struct pci_func *func, uint64_t value)
 {
 	struct pci_cmdq *q = &func->cmdq;
 
-	if (!q->live || !(value & CMDQ_CQDB_ARM))
+	if (!q->live || !(value & EA_CQDB_ARM))
 		return;
-	if ((q->pi - EA_FIELD(CMDQ_CQDB_CI, value)) & CMDQ_CQDB_CI)
+	if ((q->pi - EA_FIELD(EA_CQDB_CI, value)) & EA_CQDB_CI)
 		fire(func);
 	else
 		q->armed = true;
@@ -136,9 +136,9 @@ static bool fetch(struct pci_func *func, uint16_t pi, struct pci_cmd *cmd, uint1
 	memset(cmd, 0, sizeof(*cmd));
 	*blocks = 1;
 	for (i = 0; i < *blocks; i++) {
-		uint64_t at = q->sq + (uint64_t)((q->ci + i) & (q->depth - 1)) * CMDQ_BLOCK;
+		uint64_t at = q->sq + (uint64_t)((q->ci + i) & (q->depth - 1)) * EA_ENTRY_SIZE;
 
-		if (!pci_func_mem_read(func, at, cmd->bytes + i * CMDQ_BLOCK, CMDQ_BLOCK)) {
+		if (!pci_func_mem_read(func, at, cmd->bytes + i * EA_ENTRY_SIZE, EA_ENTRY_SIZE)) {
 			dead(func, "no memory for a command at", at);
 			return false;
 		}
@@ -159,7 +159,7 @@ static bool fetch(struct pci_func *func, uint16_t pi, struct pci_cmd *cmd, uint1
 			return true;
 		}
 	}
-	cmd->len = *blocks * CMDQ_BLOCK;
+	cmd->len = *blocks * EA_ENTRY_SIZE;
 	cmd->sub = (uint8_t)EA_FIELD(CMD_SUB, header);
 	cmd->opcode = (uint8_t)EA_FIELD(CMD_OPCODE, header);
 	return true;
@@ -205,7 +205,7 @@ static void serve_work(struct pci_work *work)
 void pci_cmdq_sq_doorbell(struct pci_func *func, uint64_t value)
 {
 	struct pci_cmdq *q = &func->cmdq;
-	uint16_t pi = (uint16_t)EA_FIELD(CMDQ_SQDB_PI, value);
+	uint16_t pi = (uint16_t)EA_FIELD(EA_SQDB_PI, value);
 
 	if (!q->live)
 		return;

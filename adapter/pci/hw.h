@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Registers, command queue and event queues of the function as numbers: offsets, masks, opcodes.
+ * Registers, command queue and event queues of the function as numbers: offsets, masks, opcodes.  What they share with
+ * the data queues is in adapter/core/hw.h.
  */
 #ifndef EA_PCI_HW_H
 #define EA_PCI_HW_H
@@ -85,9 +86,7 @@ enum aeqe_type {
 /* ---- command queue */
 
 enum {
-	CMDQ_BLOCK = 32,
 	CMDQ_BLOCKS_MAX = 8, /* what the header can say */
-	CMDQ_CQE_SIZE = 32,
 	CMDQ_DEPTH_MAX = 32768,
 	CMDQ_QTYPE = 2,
 };
@@ -98,9 +97,7 @@ enum {
 #define CMD_OPCODE 0x0000000000ff0000ull
 #define CMD_INDEX  0x000000000000ffffull
 
-#define CMDQ_SQDB_PI  0xffffull
-#define CMDQ_CQDB_ARM 0x80000000ull
-#define CMDQ_CQDB_CI  0x00ffffffull
+/* Doorbells and completions of the command queue are as those of a data queue: adapter/core/hw.h. */
 
 enum cmd_sub {
 	SUB_RDMA = 0,

@@ -277,20 +277,30 @@ static uint64_t wait_ns(const struct pci_loop *loop, int timeout_ms)
 
 /* ------------------------------------------------------------------ rounds */
 
-void pci_loop_once(struct pci_loop *loop, int timeout_ms)
+static int wait_events(struct pci_loop *loop, uint64_t ns)
 {
-	uint64_t ns = wait_ns(loop, timeout_ms);
 	struct timespec ts = { .tv_sec = (time_t)(ns / 1000000000),
 			       .tv_nsec = (long)(ns % 1000000000) };
+	int n;
+
+	/* only between two looks do parts of a millisecond matter */
+	if (polls(loop) && ns != UINT64_MAX) {
+		n = epoll_pwait2(loop->epfd, loop->events, BATCH, &ts, NULL);
+		/* not in kernels before 5.11 */
+		if (n >= 0 || errno != ENOSYS)
+			return n;
+	}
+	return epoll_wait(loop->epfd, loop->events, BATCH,
+			  ns == UINT64_MAX ? -1 : (int)((ns + 999999) / 1000000));
+}
+
+void pci_loop_once(struct pci_loop *loop, int timeout_ms)
+{
 	struct pci_fd *pfd;
 	bool busy;
 	int i, n;
 
-	n = epoll_pwait2(loop->epfd, loop->events, BATCH, ns == UINT64_MAX ? NULL : &ts, NULL);
-	if (n < 0 && errno == ENOSYS)
-		/* a kernel before 5.11 knows milliseconds only */
-		n = epoll_wait(loop->epfd, loop->events, BATCH,
-			       ns == UINT64_MAX ? -1 : (int)((ns + 999999) / 1000000));
+	n = wait_events(loop, wait_ns(loop, timeout_ms));
 	loop->nevents = n < 0 ? 0 : n;
 	busy = loop->nevents;
 	for (i = 0; i < loop->nevents; i++) {

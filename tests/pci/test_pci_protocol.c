@@ -510,7 +510,7 @@ static void test_second_client(void **state)
 	assert_serves();
 }
 
-/* Guest memory that is not shared, or has no descriptor: a dead device, and no more. */
+/* Guest memory that is not shared: a dead device, and no more. */
 static void test_unreachable_memory(void **state)
 {
 	struct vm vm;
@@ -519,12 +519,6 @@ static void test_unreachable_memory(void **state)
 
 	(void)state;
 	vm_open(&vm, &server, 0);
-	assert_int_equal(vm_dma_unmap(&vm, VM_BUS, VM_MEM), 0);
-	assert_int_equal(vm_dma_map(&vm, VM_BUS, VM_MEM, -1, 0, 3), 0);
-	assert_true(drv_init(&d, &vm, DRV_61));
-	drv_put_cmd(&d, 1, 2, NULL, 0);
-	vm_w64(&vm, 0x200, d.csq_pi);
-	/* the same with memory that is another's */
 	assert_int_equal(vm_dma_unmap(&vm, VM_BUS, VM_MEM), 0);
 	fd = memfd_create("private", MFD_CLOEXEC);
 	assert_int_equal(ftruncate(fd, VM_MEM), 0);

@@ -260,7 +260,8 @@ void vm_serve(void)
 	int i;
 
 	for (i = 0; i < 4; i++)
-		while (far_vms[i] && !far_vms[i]->by_hand && vm_next_dma(far_vms[i], &dma, 0))
+		while (far_vms[i] && !far_vms[i]->by_hand && !far_vms[i]->receiving &&
+		       vm_next_dma(far_vms[i], &dma, 0))
 			vm_answer(far_vms[i], &dma, 0);
 }
 
@@ -287,8 +288,10 @@ static bool next_header(struct vm *vm, struct header *hdr)
 	int ms;
 
 	for (;;) {
+		vm->receiving = true;
 		for (ms = 0; vm->far && ms < REPLY_MS && !readable(vm, 1); ms++)
 			vm_serve();
+		vm->receiving = false;
 		if (!read_all(vm, hdr, sizeof(*hdr)))
 			return false;
 		if (!vm->far || hdr->flags & 0xf)

@@ -31,6 +31,7 @@ struct vm {
 	int event[VM_VECTORS];
 	uint16_t id;
 	bool far;	   /* memory without a descriptor */
+	bool receiving;	   /* what comes may be an answer */
 	bool by_hand;	   /* the test answers what the server asks, or not */
 	bool posted;	   /* register writes want no reply */
 	uint8_t *bar0;	   /* where its pages are mapped; NULL: not */
