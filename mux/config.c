@@ -12,6 +12,8 @@
 #include "mux/log.h"
 
 #define EXIT_USAGE 2
+/* inih cuts longer section names silently, so that two of them may become one. */
+#define SECTION_MAX 49
 
 static int saved_argc;
 static char **saved_argv;
@@ -102,7 +104,8 @@ static int parse_nets(const char *text, struct gid_net **nets, unsigned int *n)
 {
 	char *copy = strdup(text), *save = NULL, *tok;
 	struct gid_net *grown;
-	int ret = 0;
+	/* A list of none is no list of all. */
+	int ret = EINVAL;
 
 	if (!copy)
 		return ENOMEM;
@@ -201,6 +204,7 @@ static const struct key limit_keys[] = {
 	LIMIT(K_RATE, "request_rate", requests),
 	LIMIT(K_RATE, "registration_rate", registrations),
 };
+#define N_LIMITS (sizeof(limit_keys) / sizeof(limit_keys[0]))
 
 /* Returns 0, ENOENT for an unknown key, EINVAL for a bad value. */
 static int set_key(const struct key *keys, size_t n, void *base, const char *name,
@@ -275,7 +279,6 @@ static struct rule *find_rule(struct config *cfg, const char *name)
 	if (!r)
 		return NULL;
 	snprintf(r->name, sizeof(r->name), "%s", name);
-	r->limits = cfg->limits;
 	*link = r;
 	return r;
 }
@@ -304,7 +307,26 @@ static int set_rule(struct rule *r, const char *name, const char *value)
 	}
 	if (strcmp(name, "gids") == 0)
 		return parse_nets(value, &r->nets, &r->n_nets);
+	for (unsigned int i = 0; i < N_LIMITS; i++)
+		if (strcmp(limit_keys[i].name, name) == 0)
+			r->own_limits |= 1u << i;
 	return SET_KEY(limit_keys, &r->limits, name, value);
+}
+
+/* Limits that a rule does not set are the common ones, wherever in the file and on the command line those stand. */
+static void inherit_limits(struct rule *r, const struct client_limits *common)
+{
+	struct client_limits own = r->limits;
+
+	r->limits = *common;
+	for (unsigned int i = 0; i < N_LIMITS; i++) {
+		size_t size = limit_keys[i].type == K_RATE ? sizeof(struct rate_limit) :
+							     sizeof(uint32_t);
+
+		if (r->own_limits & 1u << i)
+			memcpy((char *)&r->limits + limit_keys[i].offset,
+			       (char *)&own + limit_keys[i].offset, size);
+	}
 }
 
 /* The socket of a port that names none: the original tool's rule. */
@@ -398,6 +420,10 @@ static int on_key(void *user, const char *section, const char *name, const char 
 	struct rule *r;
 	int ret;
 
+	if (strlen(section) >= SECTION_MAX) {
+		complain(p, section, name, value, "the section's name is too long");
+		return 1;
+	}
 	if (strcmp(section, "mux") == 0) {
 		ret = set_global(p->cfg, name, value);
 	} else if (strncmp(section, "port ", 5) == 0) {
@@ -544,6 +570,8 @@ static int config_finish(struct config *cfg, const char *prefix)
 	      check_range("max_gids", cfg->limits.max_gids, 1, 4096);
 	if (ret)
 		return EINVAL;
+	for (struct rule *r = cfg->rules; r; r = r->next)
+		inherit_limits(r, &cfg->limits);
 	for (struct rule *r = cfg->rules; r; r = r->next)
 		if (check_range("queue", r->limits.queue, 1, 65536) ||
 		    check_range("max_gids", r->limits.max_gids, 1, 4096))
@@ -714,6 +742,16 @@ struct config *config_reload(void)
 	return config_read(saved_argc, saved_argv, &status);
 }
 
+/* Whether path is prefix or lies below it. The prefix of a name is another name. */
+static bool in_cgroup(const char *path, const char *prefix)
+{
+	size_t len = strlen(prefix);
+
+	if (!path || !len || strncmp(path, prefix, len) != 0)
+		return false;
+	return prefix[len - 1] == '/' || !path[len] || path[len] == '/';
+}
+
 const struct rule *config_match(const struct config *cfg, const char *listen, uid_t uid, gid_t gid,
 				const char *cgroup, bool *denied)
 {
@@ -723,7 +761,7 @@ const struct rule *config_match(const struct config *cfg, const char *listen, ui
 			continue;
 		if (r->listen && strcmp(r->listen, listen) != 0)
 			continue;
-		if (r->cgroup && (!cgroup || strncmp(cgroup, r->cgroup, strlen(r->cgroup)) != 0))
+		if (r->cgroup && !in_cgroup(cgroup, r->cgroup))
 			continue;
 		*denied = r->deny;
 		return r;

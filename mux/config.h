@@ -52,13 +52,14 @@ struct rule {
 	bool deny;
 	/* Conditions; unset ones hold always. */
 	char *listen; /* path of the listening socket */
-	char *cgroup; /* prefix of the peer's cgroup path */
+	char *cgroup; /* the peer's cgroup, or one above it */
 	bool has_uid, has_gid;
 	uid_t uid;
 	gid_t gid;
 	/* What it grants. No network: all GIDs that nothing else forbids. */
 	struct gid_net *nets;
 	unsigned int n_nets;
+	uint32_t own_limits; /* a bit for each limit that the rule sets itself */
 	struct client_limits limits;
 };
 

@@ -343,6 +343,36 @@ static void config_rules(void **state)
 	config_free(cfg);
 }
 
+/* A rule's place in the file says nothing about its limits, and a cgroup's name is not that of all that begin like it. */
+static void config_rule_values(void **state)
+{
+	const struct rule *rule;
+	struct config *cfg;
+	bool denied;
+	int status;
+
+	(void)state;
+	cfg = from_file("[rule vm1]\ncgroup = /machine/vm1\nmax_sessions = 100\n"
+			"[rule vms]\ncgroup = /machine/\n"
+			"[mux]\nmax_gids = 8\nmax_sessions = 50\nmad_rate = 10/20\n"
+			"[port a/1]\nlisten = default\n",
+			&status);
+	assert_non_null(cfg);
+	rule = config_match(cfg, "/x", 1, 1, "/machine/vm1", &denied);
+	assert_string_equal(rule->name, "vm1");
+	assert_int_equal(rule->limits.max_gids, 8);
+	assert_int_equal(rule->limits.max_sessions, 100);
+	assert_int_equal(rule->limits.mads.burst, 20);
+	rule = config_match(cfg, "/x", 1, 1, "/machine/vm1/emulator", &denied);
+	assert_string_equal(rule->name, "vm1");
+	rule = config_match(cfg, "/x", 1, 1, "/machine/vm10", &denied);
+	assert_string_equal(rule->name, "vms");
+	assert_int_equal(rule->limits.max_sessions, 50);
+	assert_null(config_match(cfg, "/x", 1, 1, "/machine.slice", &denied));
+	assert_true(denied);
+	config_free(cfg);
+}
+
 static void config_errors(void **state)
 {
 	static const char *const bad[] = {
@@ -355,6 +385,10 @@ static void config_errors(void **state)
 		"[mux]\nhairpin = maybe\n[port a/1]\nlisten = default\n",
 		"[mux]\nbuilt_rate = 5/\n[port a/1]\nlisten = default\n",
 		"[mux]\nlanes = 0\n[port a/1]\nlisten = default\n",
+		"[port a/1]\nlisten = default\n[rule r]\ngids =\n",
+		"[port a/1]\nlisten = default\n"
+		"[rule 0123456789-0123456789-0123456789-0123456789-1]\nuid = 1\n"
+		"[rule 0123456789-0123456789-0123456789-0123456789-2]\nuid = 2\n",
 		"not a line\n",
 		"",
 	};
@@ -426,7 +460,8 @@ int main(void)
 		cmocka_unit_test(gid_networks),	   cmocka_unit_test(tokens),
 		cmocka_unit_test(session_model),   cmocka_unit_test(session_timers),
 		cmocka_unit_test(session_restart), cmocka_unit_test(config_rules),
-		cmocka_unit_test(config_errors),   cmocka_unit_test(command_line),
+		cmocka_unit_test(config_errors),   cmocka_unit_test(config_rule_values),
+		cmocka_unit_test(command_line),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
