@@ -209,6 +209,9 @@ void pci_cmdq_sq_doorbell(struct pci_func *func, uint64_t value)
 
 	if (!q->live)
 		return;
+	/* what was rung in shared memory before a command comes before it, as on a bus */
+	if (func->poll.next)
+		pci_records_look(func);
 	if ((uint16_t)(pi - q->ci) > q->depth) {
 		dead(func, "producer index more than the depth ahead:", pi);
 		return;
