@@ -11,6 +11,7 @@
  *	--count N    so many connections, or SIDR requests; 1
  *	--reject     listen: refuse them, with reason 28
  *	--end        listen: end them, once they are established
+ *	--paths      connect: ask for another path on each (LAP), then suggest one (SAP), and have an answer
  *	--hold       connect: keep them until standard input ends
  *	--refused R  connect: each must be refused, with reason R
  *	--quiet      no line for each message
@@ -40,6 +41,10 @@ enum {
 	DREP,
 	SIDR_REQ,
 	SIDR_REP,
+	LAP,
+	APR,
+	SAP,
+	SPR,
 };
 
 enum {
@@ -59,6 +64,9 @@ enum state {
 	IDLE,
 	ASKED,
 	ESTABLISHED,
+	LOADING,    /* waits for APR */
+	SUGGESTING, /* waits for SPR */
+	LOADED,
 	ENDING,
 	OVER
 };
@@ -78,10 +86,10 @@ static uint8_t own[RMUX_GID_SIZE], peer[RMUX_GID_SIZE];
 static struct conn conns[MOST + 1]; /* by own id, from 1 */
 static unsigned int count = 1, port = 4660, failures;
 static int refused;
-static bool reject, end_them, hold, quiet;
+static bool reject, end_them, hold, quiet, paths;
 
-static const char *const names[] = { "REQ",  "MRA",  "REJ",	 "REP",	    "RTU",
-				     "DREQ", "DREP", "SIDR_REQ", "SIDR_REP" };
+static const char *const names[] = { "REQ",	 "MRA",	     "REJ", "REP", "RTU", "DREQ", "DREP",
+				     "SIDR_REQ", "SIDR_REP", "LAP", "APR", "SAP", "SPR" };
 
 static int64_t now_ms(void)
 {
@@ -129,7 +137,7 @@ static const char *show_gid(const uint8_t *gid)
 static void tell(bool out, const uint8_t *mad, const uint8_t *other)
 {
 	unsigned int attr = get(mad + AT_ATTR, 2);
-	const char *name = attr >= REQ && attr <= SIDR_REP ? names[attr - REQ] : "?";
+	const char *name = attr >= REQ && attr <= SPR ? names[attr - REQ] : "?";
 	bool has_remote = attr != REQ && attr != SIDR_REQ && attr != SIDR_REP;
 
 	if (quiet)
@@ -243,7 +251,8 @@ static void repeat(void)
 	for (unsigned int id = 1; id <= count; id++) {
 		struct conn *c = &conns[id];
 
-		if ((c->state != ASKED && c->state != ENDING) || now - c->sent_ms < TRY_MS)
+		if (c->state == IDLE || c->state == ESTABLISHED || c->state == LOADED ||
+		    c->state == OVER || now - c->sent_ms < TRY_MS)
 			continue;
 		if (c->tries++ == TRIES) {
 			finish(c, false, "no answer");
@@ -270,6 +279,20 @@ static void dreq(uint32_t id)
 	c->tid = 0x1000 + id;
 	make_pair(c->last, DREQ, id, c);
 	put(c->last + 32, 3, c->peer_qpn);
+	ask(c);
+}
+
+/* LAP and SAP: another path between the same ends; what is at these places says enough for both. */
+static void suggest(uint32_t id, unsigned int attr)
+{
+	struct conn *c = &conns[id];
+
+	c->state = attr == LAP ? LOADING : SUGGESTING;
+	c->tid = 0x2000 + id;
+	make_pair(c->last, attr, id, c);
+	put(c->last + 36, 3, c->peer_qpn);
+	memcpy(c->last + 48, own, sizeof(own));
+	memcpy(c->last + 64, peer, sizeof(peer));
 	ask(c);
 }
 
@@ -335,6 +358,16 @@ static void on_rej(struct conn *c, const struct rmux_mad *in)
 	finish(c, refused == (int)get(in->mad + AT_REASON, 2), "refused");
 }
 
+static void on_path(struct conn *c, const struct rmux_mad *in)
+{
+	uint8_t mad[RMUX_MAD_SIZE];
+
+	c->tid = get(in->mad + AT_TID, 8);
+	make_pair(mad, get(in->mad + AT_ATTR, 2) + 1, c - conns, c);
+	mad[33] = 1; /* not supported */
+	post(mad, &c->peer);
+}
+
 static void on_dreq(struct conn *c, const struct rmux_mad *in)
 {
 	uint8_t mad[RMUX_MAD_SIZE];
@@ -381,6 +414,18 @@ static void handle(const struct rmux_mad *in, bool listening)
 		break;
 	case DREP:
 		finish(c, true, NULL);
+		break;
+	case LAP:
+	case SAP:
+		on_path(c, in);
+		break;
+	case APR:
+		if (c->state == LOADING)
+			suggest(id, SAP);
+		break;
+	case SPR:
+		if (c->state == SUGGESTING)
+			c->state = LOADED;
 		break;
 	case SIDR_REP:
 		finish(c, in->mad[28] == 0, "the SIDR request is refused");
@@ -470,7 +515,7 @@ static void usage(void)
 {
 	fprintf(stderr,
 		"usage: cm_peer listen SOCKET ADDRESS [--port N] [--count N] [--reject | --end] [--quiet]\n"
-		"       cm_peer connect SOCKET ADDRESS PEER [--port N] [--count N] [--hold] [--refused REASON] [--quiet]\n"
+		"       cm_peer connect SOCKET ADDRESS PEER [--port N] [--count N] [--paths] [--hold] [--refused REASON] [--quiet]\n"
 		"       cm_peer sidr SOCKET ADDRESS PEER [--port N] [--count N] [--quiet]\n");
 	exit(2);
 }
@@ -483,6 +528,7 @@ static void options(int argc, char **argv)
 		{ "reject", no_argument, NULL, 'r' },
 		{ "end", no_argument, NULL, 'e' },
 		{ "hold", no_argument, NULL, 'h' },
+		{ "paths", no_argument, NULL, 'P' },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "refused", required_argument, NULL, 'R' },
 		{ 0 },
@@ -509,6 +555,9 @@ static void options(int argc, char **argv)
 		case 'h':
 			hold = true;
 			break;
+		case 'P':
+			paths = true;
+			break;
 		case 'q':
 			quiet = true;
 			break;
@@ -524,10 +573,16 @@ static void connect_all(void)
 {
 	start(false);
 	run(ESTABLISHED, false);
+	if (paths) {
+		for (uint32_t id = 1; id <= count; id++)
+			if (conns[id].state == ESTABLISHED)
+				suggest(id, LAP);
+		run(LOADED, false);
+	}
 	if (hold)
 		wait_input();
 	for (uint32_t id = 1; id <= count; id++)
-		if (conns[id].state == ESTABLISHED)
+		if (conns[id].state == ESTABLISHED || conns[id].state == LOADED)
 			dreq(id);
 	run(OVER, false);
 }
