@@ -97,6 +97,19 @@ bool client_match(struct client *c)
 	return !denied;
 }
 
+/* Whoever may have many connections has as many times what a client may have. */
+static bool too_many(const struct client *c)
+{
+	const struct mux *mux = c->port->mux;
+	unsigned int n = 0;
+
+	if (c->limits->max_connections >= mux->cfg->max_clients)
+		return false;
+	for (const struct client *o = mux->clients; o; o = o->next)
+		n += o->rule == c->rule && (c->rule || o->rec->uid == c->rec->uid);
+	return n >= c->limits->max_connections;
+}
+
 static void link_client(struct mux *mux, struct client *c)
 {
 	struct client **b = &mux->by_serial[c->owner.serial % CLIENT_BUCKETS];
@@ -180,6 +193,13 @@ struct client *client_new(struct mux_port *p, int fd, const char *listen, struct
 		log_warn("event=client_refused uid=%u gid=%u pid=%d socket=%s "
 			 "reason=\"no rule allows it\"",
 			 c->rec->uid, c->rec->gid, c->rec->pid, listen);
+		mux->refused++;
+		goto err_rec;
+	}
+	if (!restored && too_many(c)) {
+		log_warn("event=client_refused uid=%u gid=%u pid=%d socket=%s "
+			 "reason=\"max_connections is %u\"",
+			 c->rec->uid, c->rec->gid, c->rec->pid, listen, c->limits->max_connections);
 		mux->refused++;
 		goto err_rec;
 	}

@@ -196,6 +196,7 @@ static const struct key global_keys[] = {
 	}
 
 static const struct key limit_keys[] = {
+	LIMIT(K_U32, "max_connections", max_connections),
 	LIMIT(K_U32, "max_gids", max_gids),
 	LIMIT(K_U32, "max_sessions", max_sessions),
 	LIMIT(K_U32, "max_half_open", max_half_open),
@@ -482,6 +483,7 @@ static struct config *config_default(void)
 	cfg->built = (struct rate_limit){ 200, 200 };
 	cfg->source = (struct rate_limit){ 1000, 2000 };
 	cfg->limits = (struct client_limits){
+		.max_connections = UINT32_MAX,
 		.max_gids = 256,
 		.max_sessions = 65536,
 		.max_half_open = 4096,

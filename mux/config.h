@@ -37,6 +37,7 @@ struct rate_limit {
 
 /* What a client may do. */
 struct client_limits {
+	uint32_t max_connections; /* of all clients that the rule holds for, or of one user without rules */
 	uint32_t max_gids;
 	uint32_t max_sessions;
 	uint32_t max_half_open;

@@ -45,7 +45,7 @@ static int setup_vm(void **state)
 	snprintf(path, sizeof(path), "%s/conf", r->dir);
 	snprintf(text, sizeof(text),
 		 "[port fab0/1]\nlisten = %s\nlisten = %s/vm1\n"
-		 "[rule vm1]\nlisten = %s/vm1\n[rule rest]\ngids = 10.0.0.2\n",
+		 "[rule vm1]\nlisten = %s/vm1\nmax_connections = 3\n[rule rest]\ngids = 10.0.0.2\n",
 		 r->socket, r->dir, r->dir);
 	write_file(path, text);
 	rig_option(r, "-c");
@@ -321,6 +321,33 @@ static void obituary_in_flood(void **state)
 	close(go[1]);
 }
 
+/* A machine connects again and again: it has its share, and others have theirs. */
+static void many_connections(void **state)
+{
+	struct rig *r = *state;
+	int fd[3], more, other;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/vm1", r->dir);
+	for (unsigned int i = 0; i < 3; i++) {
+		fd[i] = wire_connect_wait(path, RIG_MS);
+		assert_int_equal(wire_reg(fd[i], i ? LA : GA), i < 2 ? 0 : 3);
+	}
+	more = wire_connect_wait(path, RIG_MS);
+	assert_true(wire_closes(more, RIG_MS));
+	close(more);
+	assert_true(rig_logged(r, "max_connections is 3"));
+	other = rig_connect_reg(r, GB);
+	close(fd[2]);
+	rig_wait_status(r, "clients", 3);
+	more = wire_connect_wait(path, RIG_MS);
+	assert_int_equal(wire_reg(more, LB), 0);
+	close(more);
+	close(other);
+	close(fd[0]);
+	close(fd[1]);
+}
+
 /* A host sends many requests under one id, which all would have to be looked at for each further one. */
 static void one_id_for_all(void **state)
 {
@@ -379,6 +406,7 @@ int main(void)
 		T2(obituary_in_flood, setup_one_word),
 		T2(few_files, setup_stopped),
 		T2(one_id_for_all, setup_one_word),
+		T2(many_connections, setup_vm),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
