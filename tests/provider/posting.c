@@ -5,6 +5,10 @@
  */
 #include <endian.h>
 #include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
 
 #include "tests/accept/harness.h"
 #include "tests/provider/spy.h"
@@ -310,6 +314,121 @@ static void receive_doorbells_are_clean(void **state)
 	ts_end_close(&end);
 }
 
+/* ------------------------------------------------------------------ doorbells */
+
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define CAN_COUNT true
+
+enum {
+	TRAP_FLAG = 0x100
+};
+
+static uint8_t *watched;
+static volatile sig_atomic_t writes;
+
+static void protect(int prot)
+{
+	if (mprotect(watched, SPY_PAGE, prot))
+		_exit(99);
+}
+
+/* The page is made writable for one instruction. */
+static void on_write(int sig, siginfo_t *info, void *context)
+{
+	ucontext_t *uc = context;
+
+	(void)sig;
+	if ((uint8_t *)info->si_addr < watched || (uint8_t *)info->si_addr >= watched + SPY_PAGE)
+		_exit(98);
+	writes = writes + 1;
+	protect(PROT_READ | PROT_WRITE);
+	uc->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
+}
+
+static void after_write(int sig, siginfo_t *info, void *context)
+{
+	ucontext_t *uc = context;
+
+	(void)sig;
+	(void)info;
+	protect(PROT_READ);
+	uc->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
+}
+
+static void count_writes(volatile void *doorbells)
+{
+	struct sigaction fault = { .sa_sigaction = on_write, .sa_flags = SA_SIGINFO };
+	struct sigaction step = { .sa_sigaction = after_write, .sa_flags = SA_SIGINFO };
+
+	watched = (uint8_t *)((uintptr_t)doorbells & ~(uintptr_t)(SPY_PAGE - 1));
+	writes = 0;
+	TS_CHECK(!sigaction(SIGSEGV, &fault, NULL) && !sigaction(SIGTRAP, &step, NULL));
+	protect(PROT_READ);
+}
+
+static int stop_counting(void)
+{
+	protect(PROT_READ | PROT_WRITE);
+	signal(SIGSEGV, SIG_DFL);
+	signal(SIGTRAP, SIG_DFL);
+	return writes;
+}
+#else
+#define CAN_COUNT false
+
+static void count_writes(volatile void *doorbells)
+{
+	(void)doorbells;
+}
+
+static int stop_counting(void)
+{
+	return 0;
+}
+#endif
+
+/*
+ * A list of sends rings once, by either interface.  Receives ring one by one: their doorbell is the
+ * first word of the entry, and no driver is known to ring for entries before it.
+ */
+static void a_list_of_sends_rings_once(void **state)
+{
+	struct ibv_send_wr wr[RING_WR] = { 0 }, *bad;
+	struct ibv_recv_wr recv[RING_WR] = { 0 }, *bad_recv;
+	struct ibv_qp_ex *ex;
+	struct ts_end end;
+
+	(void)state;
+	if (!CAN_COUNT)
+		ts_skip("counting writes needs single steps, and no sanitizer");
+	for (int i = 0; i < RING_WR; i++) {
+		wr[i].opcode = IBV_WR_SEND;
+		wr[i].next = i + 1 < RING_WR ? &wr[i + 1] : NULL;
+		recv[i].next = i + 1 < RING_WR ? &recv[i + 1] : NULL;
+	}
+	open_idle(&end, 2 * RING_WR, 0, true);
+
+	count_writes(spy_context.sdb);
+	TS_OK(ibv_post_send(end.qp, wr, &bad));
+	TS_EQ(stop_counting(), 1);
+	TS_EQ(sq_pi(), RING_WR);
+
+	count_writes(spy_context.rdb);
+	TS_OK(ibv_post_recv(end.qp, recv, &bad_recv));
+	TS_EQ(stop_counting(), RING_WR);
+	TS_EQ((uint16_t)le64toh(spy_qp.records[1]), RING_WR);
+
+	ex = ibv_qp_to_qp_ex(end.qp);
+	count_writes(spy_context.sdb);
+	ibv_wr_start(ex);
+	for (int i = 0; i < RING_WR; i++)
+		ibv_wr_send(ex);
+	TS_OK(ibv_wr_complete(ex));
+	TS_EQ(stop_counting(), 1);
+	TS_EQ(sq_pi(), 2 * RING_WR);
+	ts_end_close(&end);
+}
+
 static void arm_records_count(void **state)
 {
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(ts_dev()->ctx);
@@ -439,6 +558,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(lengths_that_wrap_are_refused),
 		cmocka_unit_test(any_true_value_is_true),
 		cmocka_unit_test(receive_doorbells_are_clean),
+		cmocka_unit_test(a_list_of_sends_rings_once),
 		cmocka_unit_test(arm_records_count),
 		cmocka_unit_test(queues_of_no_length),
 		cmocka_unit_test(lists_of_wr_calls_are_whole_or_nothing),
