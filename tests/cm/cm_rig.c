@@ -6,7 +6,7 @@
 #include "tests/cm/cm_rig.h"
 
 enum {
-	EVENT_MS = 5000,
+	EVENT_MS = 30000,
 	POLL_NS = 1000
 };
 
@@ -91,9 +91,9 @@ void rig_client(struct rig_end *end, const struct sockaddr *to)
 	end->channel = rdma_create_event_channel();
 	assert_non_null(end->channel);
 	assert_int_equal(rdma_create_id(end->channel, &end->id, end, RDMA_PS_TCP), 0);
-	assert_int_equal(rdma_resolve_addr(end->id, NULL, (struct sockaddr *)to, 2000), 0);
+	assert_int_equal(rdma_resolve_addr(end->id, NULL, (struct sockaddr *)to, EVENT_MS), 0);
 	rig_expect(end->channel, RDMA_CM_EVENT_ADDR_RESOLVED);
-	assert_int_equal(rdma_resolve_route(end->id, 2000), 0);
+	assert_int_equal(rdma_resolve_route(end->id, EVENT_MS), 0);
 	rig_expect(end->channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	make_qp(end);
 }

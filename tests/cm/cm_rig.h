@@ -61,7 +61,7 @@ void rig_pair(struct rig *rig, struct rig_end *client, struct rig_end *server);
 
 void rig_post_recv(struct rig_end *end, uint64_t wr_id);
 void rig_post_send(struct rig_end *end, uint64_t wr_id, const char *text);
-/* One completion within five seconds; its status. */
+/* One completion within half a minute; its status. */
 enum ibv_wc_status rig_poll(struct rig_end *end, struct ibv_wc *wc);
 void rig_end_free(struct rig_end *end);
 

@@ -12,7 +12,7 @@
 #include "tests/cm/cm_rig.h"
 
 enum {
-	WAIT_MS = 3000,
+	WAIT_MS = 20000,
 	QUIET_MS = 150,
 	FIRST_MS = 200,
 	GAP_MS = 1500, /* no two FPDUs of a series are that far apart */

@@ -20,7 +20,7 @@ enum {
 	PDN = 3,
 	CQN = 2,
 	BUDGET = 1 << 20,
-	WAIT_SECONDS = 5,
+	WAIT_SECONDS = 30,
 	BLOCK = EA_ENTRY_SIZE,
 };
 
