@@ -21,8 +21,9 @@
 #include "adapter/process/libc.h"
 
 enum {
-	EVENT_MAX = 64
-}; /* bytes */
+	EVENT_MAX = 64,	   /* bytes */
+	READ_EVENTS = 256, /* at a time */
+};
 
 struct host_evq {
 	size_t size;	       /* of one event */
@@ -218,17 +219,17 @@ static size_t pipe_empty(struct host_evq *q, unsigned char **buf)
 	if (ioctl(q->read_fd, FIONREAD, &waiting) || !waiting)
 		return 0;
 	for (;;) {
-		if (room - len < q->size) {
-			more = realloc(*buf, room * 2 + 4096);
+		/* whole events only: both are multiples of their size */
+		if (len == room) {
+			more = realloc(*buf, room * 2 + READ_EVENTS * q->size);
 			if (!more)
 				break;
 			*buf = more;
-			room = room * 2 + 4096;
+			room = room * 2 + READ_EVENTS * q->size;
 		}
 		if (!readable(q))
 			break;
-		/* whole events only */
-		n = REAL(read)(q->read_fd, *buf + len, (room - len) / q->size * q->size);
+		n = REAL(read)(q->read_fd, *buf + len, room - len);
 		if (n <= 0)
 			break;
 		len += n;
