@@ -58,7 +58,7 @@ check() {
 # guest COMMAND-LINE: runs it in the machine, with its output and exit code.
 guest() {
 	local out
-	out=$(timeout -k 5 "${guest_seconds:-60}" busybox nc "$guest_ip" 7000 <<<"$1")
+	out=$(timeout -k 5 "${guest_seconds:-70}" busybox nc "$guest_ip" 7000 <<<"$1")
 	sed '/^lab-rc /d' <<<"$out"
 	return "$(sed -n 's/^lab-rc //p' <<<"${out:-lab-rc 124}" | tail -n 1 | grep . || echo 124)"
 }
