@@ -34,8 +34,7 @@ static int sa_fd = -1; /* the administrator's end */
 static bool has_manager, fails;
 static struct umad_pkt queries[QUERIES]; /* the last ones asked */
 static unsigned int n_queries;
-static uint16_t lids[DESTINATIONS][4]; /* the last ones told */
-static unsigned int n_lids[DESTINATIONS];
+static uint8_t told[DESTINATIONS][65536 / 8]; /* LIDs, a bit each */
 
 static void make_gid(uint8_t *gid, unsigned int n)
 {
@@ -154,16 +153,15 @@ void sender_free(struct sender *s)
 
 bool sender_post(struct sender *s, unsigned int lane, const struct umad_pkt *pkt)
 {
-	unsigned int n = pkt->hdr.gid[15] % DESTINATIONS, told = n_lids[n] < 4 ? n_lids[n] : 4;
+	uint16_t lid = be16toh(pkt->hdr.lid);
 
 	(void)s;
 	(void)lane;
 	if (!path_is_lid(pkt->hdr.lid) || pkt->hdr.sl > 15)
 		abort();
-	for (unsigned int i = 0; i < told; i++)
-		if (lids[n][i] == be16toh(pkt->hdr.lid))
-			return true;
-	abort();
+	if (!(told[pkt->hdr.gid[15] % DESTINATIONS][lid / 8] & 1 << lid % 8))
+		abort();
+	return true;
 }
 
 void sender_flush(struct sender *s)
@@ -317,7 +315,7 @@ static void answer(struct input *in)
 		len = byte(in) * 2;
 	if (len > sizeof(pkt))
 		len = sizeof(pkt);
-	lids[n][n_lids[n]++ % 4] = lid;
+	told[n][lid / 8] |= (uint8_t)(1 << lid % 8);
 	if (sa_fd >= 0 && len && send(sa_fd, &pkt, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		return;
 	paths_receive(port->paths);
@@ -335,7 +333,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fails = false;
 	n_queries = 0;
 	memset(queries, 0, sizeof(queries));
-	memset(n_lids, 0, sizeof(n_lids));
+	memset(told, 0, sizeof(told));
 	if (paths_up(port->paths, why))
 		abort();
 	while (in.left) {
@@ -357,7 +355,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 		case 15:
 			paths_down(port->paths);
-			memset(n_lids, 0, sizeof(n_lids));
+			memset(told, 0, sizeof(told));
 			if (paths_up(port->paths, why))
 				abort();
 			break;
