@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include "adapter/process/cm/cm.h"
 #include "adapter/process/device.h"
+#include "adapter/process/libc.h"
 #include "adapter/process/uaccess.h"
 
 enum {
@@ -193,7 +194,8 @@ static int take_token(struct ucma_file *file)
 	char byte;
 
 	pthread_cleanup_push(cancelled, file);
-	n = read(file->wait_fd, &byte, 1);
+	/* nothing of ours lies between here and the kernel when the thread is cancelled */
+	n = REAL(read)(file->wait_fd, &byte, 1);
 	pthread_cleanup_pop(0);
 	return n == 1 ? 0 : errno ? -errno : -EIO;
 }
