@@ -117,14 +117,14 @@ static uint32_t slow_icrc(const uint8_t *wire, size_t bth, size_t len)
 
 static uint32_t wire_icrc(const uint8_t *pkt)
 {
-	const uint8_t *p = pkt + EA_GSI_LEN - 4;
+	const uint8_t *p = pkt + (EA_GSI_LEN - 4);
 
 	return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
 static void set_icrc(uint8_t *pkt, uint32_t icrc)
 {
-	uint8_t *p = pkt + EA_GSI_LEN - 4;
+	uint8_t *p = pkt + (EA_GSI_LEN - 4);
 	int i;
 
 	for (i = 0; i < 4; i++)
