@@ -17,15 +17,17 @@
 #include "mux/log.h"
 #include "mux/mux.h"
 
-#define MAX_PATHS     4096 /* a power of two: the index is the low part of a query's transaction id */
-#define PATH_BUCKETS  4096
-#define NO_PATH	      UINT32_MAX
-#define MAX_ASKING    256 /* queries on their way */
-#define MAX_WAITING   64  /* MADs for one path */
-#define GOOD_MS	      60000
-#define BAD_MS	      5000
-#define QUERY_MS      1000
-#define QUERY_RETRIES 3
+#define MAX_PATHS	      4096 /* a power of two: the index is the low part of a query's transaction id */
+#define PATH_BUCKETS	      4096
+#define NO_PATH		      UINT32_MAX
+#define MAX_ASKING	      256 /* queries on their way */
+#define MAX_ASKING_PER_CLIENT 64
+#define ASKING_BUCKETS	      1024
+#define MAX_WAITING	      64 /* MADs for one path */
+#define GOOD_MS		      60000
+#define BAD_MS		      5000
+#define QUERY_MS	      1000
+#define QUERY_RETRIES	      3
 
 /* Of an SA MAD: header, RMPP header, and the attribute behind them. */
 #define SA_CLASS	  0x03
@@ -71,7 +73,8 @@ struct path {
 	uint8_t state;
 	uint8_t sl;
 	__be16 lid;
-	uint32_t round; /* of queries, so that a late answer is not taken for this one's */
+	uint32_t round;	 /* of queries, so that a late answer is not taken for this one's */
+	uint64_t client; /* who caused the query */
 	uint8_t sgid[MUX_GID_SIZE], dgid[MUX_GID_SIZE];
 	uint64_t since_ms;
 	struct node_queue waiting;
@@ -85,6 +88,7 @@ struct path_table {
 	uint32_t used;	/* those from here on were never used */
 	uint32_t clock; /* where the search for one to replace goes on */
 	unsigned int asking;
+	uint16_t client_asking[ASKING_BUCKETS];
 	uint64_t key;
 };
 
@@ -158,6 +162,7 @@ void paths_down(struct path_table *t)
 	}
 	memset(t->buckets, 0xff, sizeof(t->buckets));
 	t->asking = 0;
+	memset(t->client_asking, 0, sizeof(t->client_asking));
 }
 
 static uint32_t *bucket(struct path_table *t, const uint8_t *sgid, const uint8_t *dgid)
@@ -225,15 +230,17 @@ static uint32_t make(struct path_table *t, const uint8_t *sgid, const uint8_t *d
 }
 
 /* Sends the query. On InfiniBand a write doesn't resolve anything, and so doesn't block. */
-static int ask(struct path_table *t, uint32_t i)
+static int ask(struct path_table *t, uint32_t i, uint64_t client_serial)
 {
+	uint16_t *asking = &t->client_asking[client_serial % ASKING_BUCKETS];
 	struct path *path = &t->paths[i];
 	struct umad_pkt pkt;
 	uint16_t sm_lid;
 	uint8_t sm_sl;
 	int err;
 
-	if (t->file.fd < 0 || t->asking >= MAX_ASKING)
+	/* No client may have all of them: an administrator that is away holds each for seconds. */
+	if (t->file.fd < 0 || t->asking >= MAX_ASKING || *asking >= MAX_ASKING_PER_CLIENT)
 		return EBUSY;
 	if (!umad_subnet_manager(t->port->device, t->port->real, &sm_lid, &sm_sl)) {
 		log_warn("event=no_subnet_manager device=%s port=%u "
@@ -267,7 +274,9 @@ static int ask(struct path_table *t, uint32_t i)
 		return err;
 	}
 	path->state = PATH_ASKING;
+	path->client = client_serial;
 	t->asking++;
+	++*asking;
 	return 0;
 }
 
@@ -298,7 +307,7 @@ int paths_send(struct path_table *t, const uint8_t *sgid, const struct umad_pkt 
 	}
 	if (path->state == PATH_NONE && path->since_ms && mux->now - path->since_ms < BAD_MS)
 		return DROP_UNREACHABLE;
-	if (path->state != PATH_ASKING && ask(t, i)) {
+	if (path->state != PATH_ASKING && ask(t, i, client_serial)) {
 		path->state = PATH_NONE;
 		path->since_ms = 0;
 		return DROP_NO_DESTINATION;
@@ -337,6 +346,7 @@ static void answered(struct path_table *t, struct path *path, const uint8_t *mad
 	int why;
 
 	t->asking--;
+	t->client_asking[path->client % ASKING_BUCKETS]--;
 	path->since_ms = mux->now;
 	lid = mad ? htobe16(cm_get16(mad, PATH_OFF_DLID)) : 0;
 	if (!path_is_lid(lid)) {

@@ -247,6 +247,30 @@ static void no_path(void **state)
 	close(a);
 }
 
+/* The administrator is away, and a client asks for paths to everywhere: another's question is asked all the same. */
+static void questions_of_one_client(void **state)
+{
+	struct rig *r = *state;
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB);
+	uint8_t mad[MAD], pkt[PKT_SIZE], dst[16];
+
+	for (uint32_t i = 0; i < 300; i++) {
+		gid4(dst, 0xc6336500 + i);
+		mad_req(mad, 1 + i, 1 + i, GA, dst, CA_A, QPN_A, SVC_TCP);
+		assert_int_equal(wire_mad(a, GA, mad), 0);
+	}
+	mad_req(mad, 1, 1, GB, GP, CA_B, QPN_B, SVC_TCP);
+	assert_int_equal(wire_mad(b, GB, mad), 0);
+	do
+		assert_true(fabric_written(r->f, r->port, pkt, RIG_MS));
+	while (memcmp(pkt + PKT_MAD + M_SGID, GB, 16) != 0);
+	assert_memory_equal(pkt + PKT_MAD + M_DGID, GP, 16);
+	answer(r, pkt, 0, PEER_LID);
+	expect_cm(r, REQ, PEER_LID, PEER_SL, mad);
+	close(a);
+	close(b);
+}
+
 static void no_subnet_manager(void **state)
 {
 	struct rig *r = *state;
@@ -294,6 +318,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(asks_for_the_path, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(uses_what_is_known, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(no_path, setup, rig_teardown),
+		cmocka_unit_test_setup_teardown(questions_of_one_client, setup, rig_teardown),
 		cmocka_unit_test_setup_teardown(no_subnet_manager, setup_without_sm, rig_teardown),
 		cmocka_unit_test_setup_teardown(unplugged, setup, rig_teardown),
 	};
