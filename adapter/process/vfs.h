@@ -91,9 +91,13 @@ static inline bool vfs_absolute(const char *path)
 
 /*
  * The directory of the tree that is the working directory, where relative paths begin: NULL when it
- * is none, or not NULL when that is not known yet.
+ * is none, or vfs_cwd_unknown when that is not known yet.
  */
 extern struct vnode *vfs_cwd;
+extern struct vnode vfs_cwd_unknown;
+
+/* Find out. */
+bool vfs_cwd_is_ours(void);
 
 /* The kernel's working directory has changed. */
 void vfs_cwd_changed(void);
@@ -119,14 +123,18 @@ const char *vfs_cwd_entry(void);
  */
 static inline bool vfs_elsewhere(int dirfd, const char *path)
 {
+	struct vnode *cwd;
+
 	__asm__("" : "+r"(path));
 	if (!path)
 		return true;
 	if (*path == '/')
 		return !vfs_absolute(path);
-	if (dirfd == AT_FDCWD)
-		return !__atomic_load_n(&vfs_cwd, __ATOMIC_RELAXED);
-	return !host_fd_ours(dirfd);
+	if (dirfd != AT_FDCWD)
+		return !host_fd_ours(dirfd);
+	cwd = __atomic_load_n(&vfs_cwd, __ATOMIC_RELAXED);
+	/* here and not in the lookup, which takes more of the stack than a signal handler may have */
+	return !cwd || (cwd == &vfs_cwd_unknown && !vfs_cwd_is_ours());
 }
 
 enum vfs_where {

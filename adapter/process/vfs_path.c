@@ -228,9 +228,9 @@ enum vfs_where vfs_resolve(struct vnode *base, const char *path, bool follow, st
 
 /* ------------------------------------------------------------------ the working directory */
 
-static struct vnode unknown;
+struct vnode vfs_cwd_unknown;
 
-struct vnode *vfs_cwd = &unknown;
+struct vnode *vfs_cwd = &vfs_cwd_unknown;
 
 static char
 	cwd_entry[sizeof(VFS_CWD_ENV) + PATH_MAX]; /* for children; empty: the kernel's is right */
@@ -245,7 +245,7 @@ void vfs_cwd_changed(void)
 {
 	cwd_inherited_used = true;
 	cwd_entry[0] = 0;
-	cwd_set(&unknown);
+	cwd_set(&vfs_cwd_unknown);
 }
 
 const char *vfs_cwd_entry(void)
@@ -321,7 +321,7 @@ static struct vnode *cwd_node(void)
 	int saved_errno = errno;
 	char *path;
 
-	if (node != &unknown)
+	if (node != &vfs_cwd_unknown)
 		return node;
 	node = NULL;
 	path = scratch_get(2 * PATH_MAX);
@@ -336,6 +336,11 @@ static struct vnode *cwd_node(void)
 	}
 	errno = saved_errno;
 	return node;
+}
+
+bool vfs_cwd_is_ours(void)
+{
+	return cwd_node();
 }
 
 bool vfs_cwd_virtual(char *path)

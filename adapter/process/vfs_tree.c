@@ -115,14 +115,18 @@ struct vnode *vfs_add_bytes(const char *path, const void *bytes, size_t len)
 
 struct vnode *vfs_add_file(const char *path, const char *fmt, ...)
 {
-	char text[ATTR_SIZE];
 	struct vnode *node;
 	va_list args;
+	char *text;
+	int len;
 
 	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
+	len = vasprintf(&text, fmt, args);
 	va_end(args);
-	node = vfs_add_bytes(path, text, strlen(text));
+	if (len < 0)
+		return NULL;
+	node = vfs_add_bytes(path, text, len);
+	free(text);
 	if (node)
 		node->binary = false;
 	return node;

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
@@ -590,6 +592,53 @@ static void small_stacks(void **state)
 	assert_int_equal(chdir(cwd), 0);
 }
 
+static volatile sig_atomic_t opened;
+
+static void open_something(int sig)
+{
+	int fd = open("etc/hostname", O_RDONLY | O_CLOEXEC);
+
+	(void)sig;
+	opened = fd >= 0 || errno == ENOENT;
+	close(fd);
+}
+
+/* A handler writes its report to a file, on a stack that is just large enough for handlers. */
+static void signal_stack(void **state)
+{
+	struct sigaction act = { .sa_handler = open_something, .sa_flags = SA_ONSTACK }, old_act;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), size;
+	long least = sysconf(_SC_MINSIGSTKSZ);
+	char cwd[PATH_MAX];
+	stack_t stack, old;
+	char *memory;
+
+	(void)state;
+	if (FRAMES_ARE_LARGE)
+		skip();
+	/* what the kernel stores there, and 4 KiB */
+	size = ((least > 0 ? (size_t)least : page) + 2 * page - 1) / page * page;
+	memory =
+		mmap(NULL, page + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(memory != MAP_FAILED);
+	assert_int_equal(mprotect(memory, page, PROT_NONE), 0);
+	stack = (stack_t){ .ss_sp = memory + page, .ss_size = size };
+	assert_int_equal(sigaltstack(&stack, &old), 0);
+	assert_int_equal(sigaction(SIGUSR1, &act, &old_act), 0);
+	assert_non_null(getcwd(cwd, sizeof(cwd)));
+	assert_int_equal(chdir("/usr"), 0);
+	/* once on the large stack, so that each function's address has been looked up */
+	open_something(0);
+	assert_int_equal(chdir("/usr"), 0);
+	opened = false;
+	raise(SIGUSR1);
+	assert_true(opened);
+	assert_int_equal(chdir(cwd), 0);
+	sigaction(SIGUSR1, &old_act, NULL);
+	sigaltstack(&old, NULL);
+	munmap(memory, page + size);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -607,6 +656,7 @@ int main(void)
 		cmocka_unit_test(working_directory),
 		cmocka_unit_test(the_real_tree_stays),
 		cmocka_unit_test(small_stacks),
+		cmocka_unit_test(signal_stack),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
