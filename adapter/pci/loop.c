@@ -31,6 +31,7 @@ struct pci_loop {
 	struct pci_timer timers;	  /* head; the first is due first */
 	struct pci_poll polls;		  /* head */
 	uint64_t busy_ns;		  /* when something happened last */
+	uint64_t look_ns;		  /* what a look takes that finds nothing */
 };
 
 struct pci_loop *pci_loop_create(void)
@@ -201,17 +202,32 @@ static bool poll_run(struct pci_loop *loop)
 	return any;
 }
 
+/* What others on the processor take now and then is not part of a look. */
+static void note_look(struct pci_loop *loop, uint64_t ns)
+{
+	uint64_t most = loop->look_ns + loop->look_ns / 8 + 100;
+
+	loop->look_ns = ns < most ? ns : most;
+}
+
 static uint64_t poll_wait_ns(const struct pci_loop *loop, uint64_t now)
 {
 	uint64_t pause = now - loop->busy_ns;
+	uint64_t ns, least = loop->look_ns * PCI_POLL_SHARE;
 
 	if (pause < PCI_POLL_SPIN_NS)
 		return 0;
 	if (pause / 8 < PCI_POLL_SLEEP_NS)
+		/* a pause that has only begun is no time to be thrifty */
 		return pause / 8;
-	if (pause / 1000 < PCI_POLL_SLEEP_NS)
-		return PCI_POLL_SLEEP_NS;
-	return pause / 1000 < PCI_POLL_SLEEP_MAX_NS ? pause / 1000 : PCI_POLL_SLEEP_MAX_NS;
+	ns = pause / 1000;
+	if (ns < PCI_POLL_SLEEP_NS)
+		ns = PCI_POLL_SLEEP_NS;
+	if (ns > PCI_POLL_SLEEP_MAX_NS)
+		ns = PCI_POLL_SLEEP_MAX_NS;
+	if (least > PCI_POLL_SLEEP_MOST_NS)
+		least = PCI_POLL_SLEEP_MOST_NS;
+	return ns < least ? least : ns;
 }
 
 /* ------------------------------------------------------------------ timers */
@@ -297,6 +313,7 @@ static int wait_events(struct pci_loop *loop, uint64_t ns)
 void pci_loop_once(struct pci_loop *loop, int timeout_ms)
 {
 	struct pci_fd *pfd;
+	uint64_t before, now;
 	bool busy;
 	int i, n;
 
@@ -310,9 +327,13 @@ void pci_loop_once(struct pci_loop *loop, int timeout_ms)
 	}
 	loop->nevents = 0;
 	if (polls(loop)) {
+		before = pci_loop_now();
 		busy |= poll_run(loop);
+		now = pci_loop_now();
 		if (busy)
-			loop->busy_ns = pci_loop_now();
+			loop->busy_ns = now;
+		else
+			note_look(loop, now - before);
 	} else {
 		work_run(loop);
 	}

@@ -51,7 +51,8 @@ void pci_work_cancel(struct pci_work *work);			   /* idempotent */
  * Memory that others write without a word.  While something happens (a look that finds news, work, a descriptor) it
  * is looked at between any two things the loop does.  When nothing happens any more the thread sleeps in
  * between, longer and longer: for an eighth of the pause so far up to PCI_POLL_SLEEP_NS, and in pauses of seconds for
- * a thousandth of it up to PCI_POLL_SLEEP_MAX_NS.  So what ends a pause is seen late by a part of it, and an idle
+ * a thousandth of it up to PCI_POLL_SLEEP_MAX_NS.  Where much has to be looked at it sleeps PCI_POLL_SHARE times as
+ * long as it looks, up to PCI_POLL_SLEEP_MOST_NS.  So what ends a pause is seen late by a part of it, and an idle
  * loop costs next to nothing.
  */
 struct pci_poll {
@@ -63,6 +64,8 @@ enum {
 	PCI_POLL_SPIN_NS = 20000,
 	PCI_POLL_SLEEP_NS = 1000000,
 	PCI_POLL_SLEEP_MAX_NS = 4000000,
+	PCI_POLL_SLEEP_MOST_NS = 20000000,
+	PCI_POLL_SHARE = 200,
 };
 
 void pci_poll_add(struct pci_loop *loop, struct pci_poll *poll); /* idempotent */

@@ -78,6 +78,9 @@ static int reach_queues(struct pci_func *func)
 		pci_far_stop(func);
 		return 0;
 	}
+	if (func->db_fd >= 0 && !func->trapped)
+		pci_func_complain(func, "the client keeps its memory to itself: doorbells that its "
+					"guest writes to shared pages are not seen (-b trapped)");
 	err = pci_far_start(func);
 	if (err)
 		pci_func_complain(func, "INIT: no thread for DMA by message: %s", strerror(err));
