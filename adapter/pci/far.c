@@ -62,7 +62,6 @@ struct pci_far {
 	struct vfu_dma_access access;
 	uint8_t *to; /* DMA_READ */
 	bool asked, answered, good;
-	uint32_t stale; /* answers to come that nobody waits for */
 	/* of the job */
 	struct page *pages[BUCKETS];
 	uint32_t npages;
@@ -119,7 +118,7 @@ static bool ask(struct pci_far *far, uint16_t command, uint64_t addr, uint32_t l
 	pci_timer_cancel(&far->timer);
 	far->asked = false;
 	if (!far->answered)
-		far->stale++;
+		func->stale_answers++;
 	return far->good;
 }
 
@@ -129,12 +128,11 @@ bool pci_far_reply(struct pci_func *func, const struct vfu_hdr *hdr, const uint8
 	size_t len = hdr->size - sizeof(*hdr);
 	struct vfu_dma_access got;
 
-	if (!far)
-		return false;
-	if (!far->asked || far->answered || hdr->id != far->id || hdr->command != far->command) {
-		if (!far->stale)
+	if (!far || !far->asked || far->answered || hdr->id != far->id ||
+	    hdr->command != far->command) {
+		if (!func->stale_answers)
 			return false;
-		far->stale--;
+		func->stale_answers--;
 		return true;
 	}
 	far->answered = true;

@@ -189,6 +189,7 @@ void pci_func_client_gone(struct pci_func *func)
 {
 	pci_func_reset_all(func);
 	pci_far_stop(func);
+	func->stale_answers = 0;
 	pci_irq_clear(&func->irq);
 	pci_dma_clear(&func->dma);
 	func->told_private = false;

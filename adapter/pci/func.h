@@ -113,6 +113,7 @@ struct pci_func {
 	uint32_t mtu;
 	struct pci_session *session; /* the client; NULL: none */
 	struct pci_far *far;	     /* guest memory is reached by messages; NULL: it is not */
+	uint32_t stale_answers;	     /* to such messages, that nobody waits for any more */
 	struct pci_dma dma;
 	struct pci_irq irq;
 	struct pci_config config;

@@ -253,7 +253,8 @@ static int receive(struct pci_session *s, void *to, size_t len, bool first)
 /* Of a question that the server may have asked. */
 static bool is_answer(const struct pci_session *s)
 {
-	return (s->hdr.flags & VFU_TYPE_MASK) == VFU_TYPE_REPLY && s->func->far &&
+	return (s->hdr.flags & VFU_TYPE_MASK) == VFU_TYPE_REPLY &&
+	       (s->func->far || s->func->stale_answers) &&
 	       (s->hdr.command == VFU_DMA_READ || s->hdr.command == VFU_DMA_WRITE);
 }
 

@@ -167,11 +167,18 @@ static void test_unmap(void **state)
 	drv_reset(&d);
 	drv_probe(&d, &vm, DRV_72);
 	/* with descriptors all the same: no question any more */
+	vm.by_hand = true;
+	drv_put_cmd(&d, 1, QUERY_FW, NULL, 0);
+	vm_w64(&vm, 0x200, d.csq_pi);
+	assert_true(vm_next_dma(&vm, &dma, DRV_WAIT_MS));
+	vm.far = false;
 	assert_int_equal(vm_dma_unmap(&vm, VM_BUS, VM_MEM), 0);
 	assert_int_equal(vm_dma_map(&vm, VM_BUS, VM_MEM, vm.memfd, 0, 3), 0);
 	drv_reset(&d);
-	vm.far = false;
 	drv_probe(&d, &vm, DRV_61);
+	/* an old one may still be answered */
+	vm_answer(&vm, &dma, 0);
+	assert_int_equal(drv_cmd(&d, 1, QUERY_FW, NULL, 0), 0);
 	vm_close(&vm);
 	server_stop(&s);
 }
