@@ -22,10 +22,15 @@ NETNS = (f"er-e2e-{os.getpid()}-a", f"er-e2e-{os.getpid()}-b")
 NETNS_ADDR = ("10.77.0.1", "10.77.0.2")
 NETNS_ADDR6 = ("fd00:77::1", "fd00:77::2")
 
-# Races of the programs themselves, as their sources show: where, what the output then shows, and how.
+# Races of the programs themselves, as their sources show: which cases, what the output then shows, how.
 RACES = (
-    ("riostream", r"riomap: Cannot allocate memory",
+    (r"^riostream", r"riomap: Cannot allocate memory",
      "the client came between rlisten() and the option of the server that makes room for its mapping"),
+    # perftest's client numbers its QPs as it connects them, its server as their requests come, and each
+    # is a TCP connection of its own. The server's credits go by number, so to the wrong QP of the client,
+    # and one that is told of more than it has sent computes an enormous window in use.
+    (r"^ib_send_bw .*-q ", r"# still running",
+     "connect requests overtook each other, and perftest's credits went to the wrong QPs"),
 )
 
 
