@@ -44,4 +44,5 @@ qemu_command() {
 }
 
 readonly kernel_arguments="console=ttyS0 panic=-1 quiet mitigations=off nokaslr audit=0 apparmor=0
-	lsm= noreplace-smp random.trust_cpu=on no_timer_check tsc=reliable cryptomgr.notests"
+	lsm= noreplace-smp random.trust_cpu=on no_timer_check tsc=reliable cryptomgr.notests
+	${ER_LAB_TSC:+tsc_early_khz=$ER_LAB_TSC}"
