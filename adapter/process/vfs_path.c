@@ -33,16 +33,26 @@ struct walk {
 	unsigned int links;
 };
 
+/* ThreadSanitizer does not see these mappings go: a later one at the same address is not the same memory. */
+void __tsan_acquire(void *addr) __attribute__((weak));
+void __tsan_release(void *addr) __attribute__((weak));
+
 static void *scratch_get(size_t size)
 {
 	void *p =
 		REAL(mmap)(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	return p == MAP_FAILED ? NULL : p;
+	if (p == MAP_FAILED)
+		return NULL;
+	if (__tsan_acquire)
+		__tsan_acquire(p);
+	return p;
 }
 
 static void scratch_put(void *p, size_t size)
 {
+	if (__tsan_release)
+		__tsan_release(p);
 	REAL(munmap)(p, size);
 }
 
