@@ -61,7 +61,7 @@ struct pci_poll {
 };
 
 enum {
-	PCI_POLL_SPIN_NS = 20000,
+	PCI_POLL_SPIN_NS = 100000, /* a guest that answers at once does so within this */
 	PCI_POLL_SLEEP_NS = 1000000,
 	PCI_POLL_SLEEP_MAX_NS = 4000000,
 	PCI_POLL_SLEEP_MOST_NS = 20000000,
