@@ -651,7 +651,7 @@ def full(here):
         bw, lat = f"ib_{kind}_bw", f"ib_{kind}_lat"
         found += [
             Case(f"{bw} -a {tag}", perftest, here, bw, "-a", "-n", "50", rows=ALL_SIZES),
-            Case(f"{lat} -a {tag}", perftest, here, lat, "-a", "-n", "50", rows=ALL_SIZES),
+            Case(f"{lat} -a {tag}", perftest, here, lat, "-a", "-n", "20", rows=ALL_SIZES),
             Case(f"{bw} -b {tag}", perftest, here, bw, "-b", "-n", "500"),
             Case(f"{bw} -q 16 {tag}", perftest, here, bw, "-q", "16", "-n", "100"),
             # A number of iterations that is no multiple of the CQ moderation makes ib_send_bw count
