@@ -239,7 +239,7 @@ int ts_main(int argc, char **argv, const char *group, const struct CMUnitTest *t
 
 /*
  * Open descriptors, mappings and resident bytes of this process.  With a sanitizer, whose own memory
- * grows with what it has seen, the bytes are 0.
+ * grows with what it has seen, mappings and bytes are 0.
  */
 long ts_fd_count(void);
 long ts_vma_count(void);
