@@ -491,12 +491,14 @@ static void __attribute__((destructor)) cm_exit(void)
 	struct cm_conn *conn, *next;
 	unsigned int left;
 
-	if (!conns)
-		return;
 	while (!engine_trylock()) {
 		if (engine_now() >= end)
 			return;
 		nanosleep(&step, NULL);
+	}
+	if (!conns) {
+		engine_unlock();
+		return;
 	}
 	for (conn = conns; conn; conn = conn->next) {
 		if (conn->phase == CONN_OPEN && !conn->rx_first)
