@@ -31,6 +31,10 @@ RACES = (
     # and one that is told of more than it has sent computes an enormous window in use.
     (r"^ib_send_bw .*-q ", r"# still running",
      "connect requests overtook each other, and perftest's credits went to the wrong QPs"),
+    # Older versions of rping's server (rdma-core 44; 56 is cured) have one place for the id of a request and nothing that keeps
+    # the next request out of it, so two threads take one id, and the other client is never answered.
+    (r"^rping -P ", r"rdma_create_qp: Invalid argument|wait for CONNECT_REQUEST state",
+     "the second of two requests took the first one's place in the server"),
 )
 
 
