@@ -33,7 +33,11 @@ struct walk {
 	unsigned int links;
 };
 
-/* ThreadSanitizer does not see these mappings go: a later one at the same address is not the same memory. */
+/*
+ * ThreadSanitizer does not see these mappings go: a later one in the same place, which may begin elsewhere, is
+ * not the same memory.  So all of them are ordered by one address.
+ */
+static char scratch_order;
 void __tsan_acquire(void *addr) __attribute__((weak));
 void __tsan_release(void *addr) __attribute__((weak));
 
@@ -45,14 +49,14 @@ static void *scratch_get(size_t size)
 	if (p == MAP_FAILED)
 		return NULL;
 	if (__tsan_acquire)
-		__tsan_acquire(p);
+		__tsan_acquire(&scratch_order);
 	return p;
 }
 
 static void scratch_put(void *p, size_t size)
 {
 	if (__tsan_release)
-		__tsan_release(p);
+		__tsan_release(&scratch_order);
 	REAL(munmap)(p, size);
 }
 
