@@ -74,10 +74,6 @@ void pci_dma_clear(struct pci_dma *dma);
  */
 void *pci_dma_ptr(struct pci_dma *dma, uint64_t addr, size_t *len, bool write);
 
-/* Copy whole ranges, over window borders too; false when a byte is not reachable (part may be done). */
-bool pci_dma_read(struct pci_dma *dma, uint64_t addr, void *to, size_t len);
-bool pci_dma_write(struct pci_dma *dma, uint64_t addr, const void *from, size_t len);
-
 /* Take SIGBUS for this process. 0 or errno. */
 int pci_dma_guard(void);
 
