@@ -216,19 +216,26 @@ static inline bool inside(const struct pci_window *w, uint64_t addr)
 	return addr - w->addr < w->size;
 }
 
+const struct pci_window *pci_dma_window(const struct pci_dma *dma, uint64_t addr)
+{
+	uint32_t at = find(dma, addr);
+
+	return at < dma->count && inside(&dma->windows[at], addr) ? &dma->windows[at] : NULL;
+}
+
 void *pci_dma_ptr(struct pci_dma *dma, uint64_t addr, size_t *len, bool write)
 {
-	uint32_t at = dma->last;
-	struct pci_window *w;
+	const struct pci_window *w;
 	uint64_t off;
 
-	if (at >= dma->count || !inside(&dma->windows[at], addr)) {
-		at = find(dma, addr);
-		if (at == dma->count || !inside(&dma->windows[at], addr))
+	if (dma->last < dma->count && inside(&dma->windows[dma->last], addr)) {
+		w = &dma->windows[dma->last];
+	} else {
+		w = pci_dma_window(dma, addr);
+		if (!w)
 			return NULL;
-		dma->last = at;
+		dma->last = (uint32_t)(w - dma->windows);
 	}
-	w = &dma->windows[at];
 	if (!w->mem || w->cut || !(write ? w->write : w->read))
 		return NULL;
 	off = addr - w->addr;

@@ -74,6 +74,9 @@ void pci_dma_clear(struct pci_dma *dma);
  */
 void *pci_dma_ptr(struct pci_dma *dma, uint64_t addr, size_t *len, bool write);
 
+/* The window that @addr is in, with memory or without; good until the table changes.  NULL: none. */
+const struct pci_window *pci_dma_window(const struct pci_dma *dma, uint64_t addr);
+
 /* Take SIGBUS for this process. 0 or errno. */
 int pci_dma_guard(void);
 

@@ -233,13 +233,9 @@ static void note_place(struct pci_far *far, struct page *page, uint32_t off, uin
 
 static const struct pci_window *window_at(const struct pci_func *func, uint64_t addr)
 {
-	const struct pci_window *w = func->dma.windows;
-	uint32_t i;
+	const struct pci_window *w = pci_dma_window(&func->dma, addr);
 
-	for (i = 0; i < func->dma.count; i++, w++)
-		if (addr - w->addr < w->size)
-			return w->mem ? NULL : w;
-	return NULL;
+	return w && !w->mem ? w : NULL;
 }
 
 bool pci_far_is(const struct pci_func *func, uint64_t addr)
