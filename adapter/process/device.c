@@ -388,10 +388,7 @@ static bool device_init(struct host_dev *dev, const struct settings_device *set)
 	}
 	dev->ifindex = if_nametoindex(dev->ifname);
 	dev->index = dev - devices;
-	if (set->name[0])
-		strcpy(dev->name, set->name);
-	else
-		snprintf(dev->name, sizeof(dev->name), "erdma_%d", dev->index);
+	settings_device_name(set, dev->index, false, dev->name);
 	dev->mode = host_settings()->mode;
 	dev->any_addr = dev->index == 0;
 	dev->max_qp = dev->mode == HOST_ROCE ? DEVICE_MAX_QP_ROCE : DEVICE_MAX_QP;

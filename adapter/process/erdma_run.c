@@ -232,19 +232,18 @@ static bool address_is_local(const char *text)
 	return found || (!v6 && addr[0] == 127);
 }
 
-static void check_devices(const struct settings *set)
+static void check_devices(const char *option, const struct settings_device *list,
+			  unsigned int count)
 {
 	unsigned int i;
 
-	for (i = 0; i < set->ndevices + set->numads; i++) {
-		bool umad = i >= set->ndevices;
-		const char *where = umad ? set->umads[i - set->ndevices].where :
-					   set->devices[i].where;
+	for (i = 0; i < count; i++) {
+		const char *where = list[i].where;
 
 		if (*where && !if_nametoindex(where) && !address_is_local(where))
 			die(EXIT_USAGE,
 			    "--%s \"%s\": there is no interface of this name, and none has this address",
-			    umad ? "umad" : "device", where);
+			    option, where);
 	}
 }
 
@@ -346,7 +345,8 @@ int main(int argc, char **argv)
 		fputs(usage, stderr);
 		return EXIT_USAGE;
 	}
-	check_devices(&set);
+	check_devices("device", set.devices, set.ndevices);
+	check_devices("umad", set.umads, set.numads);
 	own_folder(folder, sizeof(folder));
 	find_library(folder, lib, sizeof(lib));
 	find_provider(provider, lib, set.drivers, sizeof(set.drivers));

@@ -61,32 +61,24 @@ static int choose(const char *key, const char *value, const char *const *names, 
 	return -1;
 }
 
-enum {
-	DEVICE_NAME_ROOM = 32
-};
-
-/* What the device at @index of a list will be called. */
-static void device_name(const struct settings_device *list, unsigned int index, bool umad,
-			char name[DEVICE_NAME_ROOM])
+void settings_device_name(const struct settings_device *dev, uint8_t index, bool umad,
+			  char name[SETTINGS_NAME_ROOM])
 {
-	if (list[index].name[0])
-		snprintf(name, DEVICE_NAME_ROOM, "%s", list[index].name);
+	if (dev->name[0])
+		strcpy(name, dev->name);
 	else
-		snprintf(name, DEVICE_NAME_ROOM, "%s_%u", umad ? "roce" : "erdma", index);
+		snprintf(name, SETTINGS_NAME_ROOM, "%s_%u", umad ? "roce" : "erdma", index);
 }
 
-/* Is the name that @list[@index] will have one of the first @count of another list, or the same? */
-static bool name_is_taken(const struct settings_device *list, unsigned int index, bool umad,
-			  const struct settings_device *others, unsigned int count,
-			  bool others_umad, char mine[DEVICE_NAME_ROOM])
+static bool name_is_taken(const char *name, const struct settings_device *list, unsigned int count,
+			  bool umad)
 {
-	char name[DEVICE_NAME_ROOM];
+	char other[SETTINGS_NAME_ROOM];
 	unsigned int i;
 
-	device_name(list, index, umad, mine);
 	for (i = 0; i < count; i++) {
-		device_name(others, i, others_umad, name);
-		if (!strcmp(mine, name))
+		settings_device_name(&list[i], i, umad, other);
+		if (!strcmp(name, other))
 			return true;
 	}
 	return false;
@@ -97,7 +89,7 @@ static bool set_device(struct settings *set, bool umad, const char *value, char 
 {
 	struct settings_device *list = umad ? set->umads : set->devices;
 	unsigned int *count = umad ? &set->numads : &set->ndevices;
-	char mine[DEVICE_NAME_ROOM];
+	char mine[SETTINGS_NAME_ROOM];
 	struct settings_device *dev;
 	const char *comma = strchr(value, ',');
 	size_t len = comma ? (size_t)(comma - value) : strlen(value);
@@ -139,9 +131,9 @@ static bool set_device(struct settings *set, bool umad, const char *value, char 
 	}
 	if (!dev->where[0] && (umad || !dev->name[0]))
 		return complain(err, size, "device is empty; give an interface or an address");
-	if (name_is_taken(list, *count, umad, list, *count, umad, mine) ||
-	    name_is_taken(list, *count, umad, umad ? set->devices : set->umads,
-			  umad ? set->ndevices : set->numads, !umad, mine))
+	settings_device_name(dev, *count, umad, mine);
+	if (name_is_taken(mine, set->devices, set->ndevices, false) ||
+	    name_is_taken(mine, set->umads, set->numads, true))
 		return complain(
 			err, size,
 			"two devices are named \"%s\"; one without a name is %s_ and its place in the list",
@@ -221,9 +213,20 @@ bool settings_parse(struct settings *set, const char *text, char *err, size_t si
 	return true;
 }
 
-bool settings_format(const struct settings *set, char *buf, size_t size)
+/* Add an item @key for each of @list to the @len bytes in @buf.  As snprintf() the length, or too much. */
+static size_t format_devices(const char *key, const struct settings_device *list,
+			     unsigned int count, char *buf, size_t size, size_t len)
 {
 	unsigned int i;
+
+	for (i = 0; i < count && len < size; i++)
+		len += snprintf(buf + len, size - len, ";%s=%s%s%s", key, list[i].where,
+				list[i].name[0] ? ",name=" : "", list[i].name);
+	return len;
+}
+
+bool settings_format(const struct settings *set, char *buf, size_t size)
+{
 	size_t len;
 
 	len = snprintf(buf, size, "mode=%s;netlink=%s;crc=%s;mulpdu=%u;log=%s",
@@ -232,13 +235,7 @@ bool settings_format(const struct settings *set, char *buf, size_t size)
 		       level_names[set->pub.log_level]);
 	if (set->drivers[0] && len < size)
 		len += snprintf(buf + len, size - len, ";drivers=%s", set->drivers);
-	for (i = 0; i < set->ndevices + set->numads && len < size; i++) {
-		bool umad = i >= set->ndevices;
-		const struct settings_device *dev = umad ? &set->umads[i - set->ndevices] :
-							   &set->devices[i];
-
-		len += snprintf(buf + len, size - len, ";%s=%s%s%s", umad ? "umad" : "device",
-				dev->where, dev->name[0] ? ",name=" : "", dev->name);
-	}
+	len = format_devices("device", set->devices, set->ndevices, buf, size, len);
+	len = format_devices("umad", set->umads, set->numads, buf, size, len);
 	return len < size;
 }

@@ -21,11 +21,12 @@ enum {
 	SETTINGS_MAX_PATH = 1024,
 	SETTINGS_MAX_MULPDU = 16384,
 	SETTINGS_MIN_MULPDU = 128,
+	SETTINGS_NAME_ROOM = 16, /* with the terminating 0 */
 };
 
 struct settings_device {
-	char where[64]; /* interface name or address; empty: the default interface */
-	char name[16];	/* empty: erdma_<index> */
+	char where[64];		       /* interface name or address; empty: the default interface */
+	char name[SETTINGS_NAME_ROOM]; /* empty: see settings_device_name() */
 };
 
 struct settings {
@@ -42,6 +43,13 @@ void settings_init(struct settings *set);
 
 /* One item; false with a message that names the item and the value in @err. */
 bool settings_set(struct settings *set, const char *key, const char *value, char *err, size_t size);
+
+/*
+ * What the device at place @index of its list is called: as it says, or erdma_<index>, or roce_<index>
+ * when it is one @umad.
+ */
+void settings_device_name(const struct settings_device *dev, uint8_t index, bool umad,
+			  char name[SETTINGS_NAME_ROOM]);
 
 /* All of the variable's text; stops at the first error. */
 bool settings_parse(struct settings *set, const char *text, char *err, size_t size);

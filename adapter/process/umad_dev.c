@@ -38,10 +38,7 @@ static bool umad_dev_init(struct umad_dev *dev, const struct settings_device *se
 		return false;
 	}
 	dev->one_addr = strcmp(dev->dev.ifname, set->where) && gid_from_text(set->where, dev->addr);
-	if (set->name[0])
-		strcpy(dev->dev.name, set->name);
-	else
-		snprintf(dev->dev.name, sizeof(dev->dev.name), "roce_%d", index);
+	settings_device_name(set, index, true, dev->dev.name);
 	return true;
 }
 
