@@ -123,7 +123,7 @@ static void wait_timeout(struct pci_timer *timer)
 
 static int connect_now(struct pci_wait *wait, int fd)
 {
-	int err = pci_stream_open(&wait->fabric->streams, wait->func, wait->qpn, fd, NULL);
+	int err = pci_stream_open(&wait->fabric->streams, wait->func, wait->qpn, fd);
 
 	if (!err)
 		wait_end(wait);
@@ -159,7 +159,7 @@ static int meet_apart(struct pci_func *func, uint32_t qpn, struct pci_wait *othe
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds))
 		return errno;
-	err = pci_stream_open(&func->fabric->streams, func, qpn, fds[0], NULL);
+	err = pci_stream_open(&func->fabric->streams, func, qpn, fds[0]);
 	if (err)
 		close(fds[0]);
 	/* without the other end this QP sees a peer that has gone, as it would on a wire */

@@ -182,8 +182,7 @@ bool pci_stream_may_have(int fd)
 	return (rlim_t)fd < most;
 }
 
-int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn, int fd,
-		    struct pci_stream **stream)
+int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn, int fd)
 {
 	static const struct ea_conn_attr conn = { .ord = EA_MAX_ORD, .ird = EA_MAX_IRD };
 	struct ea_tcp_attr attr = { .fd = fd, .notify = notify };
@@ -221,8 +220,6 @@ int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn
 	s->rx_wait = EA_TCP_WAIT_IN;
 	s->notified = true;
 	pci_work_queue(s->loop, &s->work);
-	if (stream)
-		*stream = s;
 	return 0;
 
 err_fd:

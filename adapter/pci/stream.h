@@ -28,10 +28,8 @@ bool pci_stream_may_have(int fd);
 
 /*
  * Connect QP @qpn of @func over the connected socket @fd, which is taken over on success.  0 or errno; EMFILE: see above.
- * *@stream (may be NULL) is good until the event loop runs again.
  */
-int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn, int fd,
-		    struct pci_stream **stream);
+int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn, int fd);
 
 void pci_streams_close(struct pci_streams *all);
 
