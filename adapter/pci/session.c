@@ -175,9 +175,7 @@ bool pci_session_request(struct pci_session *s, uint16_t id, uint16_t command, c
 void pci_session_reply(struct pci_session *s, const void *a, size_t a_len, const void *b,
 		       size_t b_len)
 {
-	struct vfu_hdr hdr = { .flags = VFU_TYPE_REPLY };
-
-	send_reply(s, &hdr, a, a_len, b, b_len, -1);
+	pci_session_reply_fd(s, a, a_len, b, b_len, -1);
 }
 
 void pci_session_reply_fd(struct pci_session *s, const void *a, size_t a_len, const void *b,

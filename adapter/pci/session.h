@@ -13,10 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "adapter/pci/loop.h"
 
 struct pci_func;

@@ -41,7 +41,7 @@ int pci_request(struct pci_session *s);
 void pci_session_reply(struct pci_session *s, const void *a, size_t a_len, const void *b,
 		       size_t b_len);
 
-/* With a descriptor, which stays the caller's. */
+/* With a descriptor, which stays the caller's; negative: none. */
 void pci_session_reply_fd(struct pci_session *s, const void *a, size_t a_len, const void *b,
 			  size_t b_len, int fd);
 
