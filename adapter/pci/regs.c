@@ -111,18 +111,18 @@ static void dev_init(struct pci_func *func)
 			pci_regs_get32(func, REG_CMDQ_DEPTH),
 			pci_regs_get32(func, REG_CMDQ_EQ_DEPTH),
 			pci_regs_get32(func, REG_AEQ_DEPTH));
-		pci_eq_close(&func->aeq);
-		pci_eq_close(&func->eqs[0]);
-		return;
+		goto err_queues;
 	}
-	if (reach_queues(func)) {
-		pci_cmdq_close(func);
-		pci_eq_close(&func->aeq);
-		pci_eq_close(&func->eqs[0]);
-		return;
-	}
+	if (reach_queues(func))
+		goto err_queues;
 	func->live = true;
 	set32(func, REG_DEV_ST, DEV_ST_INIT);
+	return;
+
+err_queues:
+	pci_cmdq_close(func);
+	pci_eq_close(&func->aeq);
+	pci_eq_close(&func->eqs[0]);
 }
 
 void pci_regs_ring(struct pci_func *func, uint32_t off, uint64_t value)
