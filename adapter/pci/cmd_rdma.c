@@ -216,6 +216,16 @@ err_qp:
 	return err;
 }
 
+/* Nothing that was begun for the QP comes back to it. */
+static void qp_quiet(struct pci_func *func, uint32_t qpn)
+{
+	struct pci_qp *qp = &func->qps[qpn];
+
+	pci_fabric_leave(func, qpn);
+	pci_timer_cancel(&qp->late);
+	pci_job_cancel(&qp->late_job);
+}
+
 static int destroy_qp(struct pci_func *func, const struct pci_cmd *cmd, uint64_t resp[2])
 {
 	uint32_t qpn = word(cmd, 8);
@@ -224,9 +234,7 @@ static int destroy_qp(struct pci_func *func, const struct pci_cmd *cmd, uint64_t
 	(void)resp;
 	if (qpn >= PCI_MAX_QP || !func->qps[qpn].live)
 		return ENOENT;
-	pci_fabric_leave(func, qpn);
-	pci_timer_cancel(&func->qps[qpn].late);
-	pci_job_cancel(&func->qps[qpn].late_job);
+	qp_quiet(func, qpn);
 	pci_record_del(func, PCI_RING_SQ, qpn);
 	pci_record_del(func, PCI_RING_RQ, qpn);
 	err = ea_qp_destroy(func->core, qpn);
@@ -381,13 +389,9 @@ void pci_objects_forget(struct pci_func *func)
 {
 	uint32_t i;
 
-	for (i = 0; i < PCI_MAX_QP; i++) {
-		if (!func->qps[i].live)
-			continue;
-		pci_fabric_leave(func, i);
-		pci_timer_cancel(&func->qps[i].late);
-		pci_job_cancel(&func->qps[i].late_job);
-	}
+	for (i = 0; i < PCI_MAX_QP; i++)
+		if (func->qps[i].live)
+			qp_quiet(func, i);
 	memset(func->qps, 0, PCI_MAX_QP * sizeof(*func->qps));
 	memset(func->cq_context, 0, PCI_MAX_CQ * sizeof(*func->cq_context));
 	pci_records_clear(func);
