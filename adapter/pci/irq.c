@@ -46,13 +46,18 @@ void pci_irq_raise(struct pci_irq *irq, unsigned int vector)
 	deliver(irq, vector);
 }
 
-void pci_irq_hold(struct pci_irq *irq, bool hold)
+static void deliver_all(struct pci_irq *irq)
 {
 	unsigned int i;
 
-	irq->held = hold;
 	for (i = 0; i < PCI_VECTORS && irq->pending; i++)
 		deliver(irq, i);
+}
+
+void pci_irq_hold(struct pci_irq *irq, bool hold)
+{
+	irq->held = hold;
+	deliver_all(irq);
 }
 
 void pci_irq_quiet(struct pci_irq *irq)
@@ -89,9 +94,6 @@ void pci_irq_mask_table(struct pci_irq *irq, unsigned int vector, bool masked)
 
 void pci_irq_mask_all(struct pci_irq *irq, bool masked)
 {
-	unsigned int i;
-
 	irq->all_masked = masked;
-	for (i = 0; i < PCI_VECTORS; i++)
-		deliver(irq, i);
+	deliver_all(irq);
 }
