@@ -146,7 +146,7 @@ static bool place(struct end *src, struct end *dst, int *budget)
 	uint32_t want, got, done;
 	int n_from, n_to;
 
-	while (src->off<src->msg.len && * budget> 0) {
+	while (*budget > 0 && src->off < src->msg.len) {
 		want = src->msg.len - src->off;
 		if (want > PIECE_MAX)
 			want = PIECE_MAX;
