@@ -46,6 +46,7 @@ struct block {
 	size_t len;
 	int fd;
 	void *again;
+	bool unmapped;
 };
 
 static void by_free(struct block *block)
@@ -61,6 +62,7 @@ static void by_realloc(struct block *block)
 static void by_system_call(struct block *block)
 {
 	syscall(SYS_munmap, block->p, block->len);
+	block->unmapped = true;
 }
 
 static void by_protection(struct block *block)
@@ -106,7 +108,8 @@ static void get_block(struct block *block, const struct way *way)
 static void put_block(struct block *block, const struct way *way)
 {
 	free(block->again);
-	if (!way->of_malloc)
+	/* where it was, others may have memory by now */
+	if (!way->of_malloc && !block->unmapped)
 		munmap(block->p, block->len);
 	if (block->fd >= 0)
 		close(block->fd);
