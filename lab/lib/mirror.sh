@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 #
 # Where Debian's packages come from.
 
@@ -19,6 +19,23 @@ debian_mirror() {
 		return 1
 	fi
 	printf '%s' "$uri"
+}
+
+# private_apt FOLDER SUITE TYPES: an apt that reads and writes in FOLDER only, so it works for any user, and the
+# system's own keeps its sources and lists. Sets apt_options; the signed index is checked as ever.
+private_apt() {
+	local dir=$1 keyring mirror
+	for keyring in /usr/share/keyrings/debian-archive-keyring.{pgp,gpg}; do
+		[[ -e $keyring ]] && break
+	done
+	[[ -e $keyring ]] || { echo "$keyring is missing: is this Debian?"; return 1; }
+	mirror=$(debian_mirror) || return
+	mkdir -p "$dir"/lists/partial "$dir"/cache/archives/partial
+	printf '%s\n' "Types: $3" "URIs: $mirror" "Suites: $2" 'Components: main' \
+		"Signed-By: $keyring" >"$dir/source.sources"
+	apt_options=(-q -o "Dir::Etc::sourcelist=$dir/source.sources" -o Dir::Etc::sourceparts=/dev/null
+		-o "Dir::State::lists=$dir/lists" -o "Dir::Cache=$dir/cache" -o Debug::NoLocking=1
+		-o "APT::Sandbox::User=$(id -un)" -o Acquire::Languages=none -o Acquire::Retries=3)
 }
 
 # debian_tree FOLDER SUITE PACKAGE...: unpacks packages, with all that they depend on, into a folder of
