@@ -21,6 +21,7 @@
 #include "adapter/process/device.h"
 #include "adapter/process/engine/engine.h"
 #include "adapter/process/fdtab.h"
+#include "adapter/process/gid.h"
 #include "adapter/process/libc.h"
 #include "adapter/process/regions.h"
 #include "adapter/process/settings.h"
@@ -517,23 +518,15 @@ unsigned int device_gid_count(const struct host_dev *dev)
 	return dev->mode == HOST_IWARP ? 1 : HOST_ROCE_GIDS;
 }
 
-static void gid_of_addr(const struct local_addr *la, uint8_t gid[HOST_GID_LEN])
-{
-	if (la->family == AF_INET6) {
-		memcpy(gid, la->addr, HOST_GID_LEN);
-		return;
-	}
-	memset(gid, 0, 10);
-	memset(gid + 10, 0xff, 2);
-	memcpy(gid + 12, la->addr, 4);
-}
-
 static void gid_note(struct gid_slot *table, const struct local_addr *la, unsigned int *room)
 {
 	uint8_t gid[HOST_GID_LEN];
 	unsigned int i;
 
-	gid_of_addr(la, gid);
+	if (la->family == AF_INET6)
+		memcpy(gid, la->addr, HOST_GID_LEN);
+	else
+		gid_of_ipv4(gid, la->addr);
 	for (i = 0; i < HOST_ROCE_GIDS; i++) {
 		if (table[i].used && table[i].ifindex == la->ifindex &&
 		    !memcmp(table[i].gid, gid, sizeof(gid))) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include "adapter/process/gid.h"
 #include "adapter/process/settings.h"
 #include "adapter/process/umad.h"
 
@@ -21,11 +22,13 @@ static struct umad_gid tables[SETTINGS_MAX_DEVICES][UMAD_GIDS];
 static bool gid_from_text(const char *text, uint8_t gid[HOST_GID_LEN])
 {
 	char host[sizeof(((struct settings_device *)0)->where)];
+	struct in_addr in;
 
 	snprintf(host, sizeof(host), "%.*s", (int)strcspn(text, "%"), text);
-	memset(gid, 0, HOST_GID_LEN);
-	gid[10] = gid[11] = 0xff;
-	return inet_pton(AF_INET, host, gid + 12) == 1 || inet_pton(AF_INET6, host, gid) == 1;
+	if (inet_pton(AF_INET, host, &in) != 1)
+		return inet_pton(AF_INET6, host, gid) == 1;
+	gid_of_ipv4(gid, &in);
+	return true;
 }
 
 static bool umad_dev_init(struct umad_dev *dev, const struct settings_device *set, int index)
@@ -77,24 +80,16 @@ dev_t umad_dev_rdev(const struct umad_dev *dev)
 
 static bool gid_from_addr(const struct sockaddr *sa, uint8_t gid[HOST_GID_LEN])
 {
-	if (!sa)
+	if (!sa || (sa->sa_family != AF_INET && sa->sa_family != AF_INET6))
 		return false;
-	if (sa->sa_family == AF_INET6) {
-		memcpy(gid, &((const struct sockaddr_in6 *)sa)->sin6_addr, HOST_GID_LEN);
-		return true;
-	}
-	if (sa->sa_family != AF_INET)
-		return false;
-	memset(gid, 0, 10);
-	gid[10] = gid[11] = 0xff;
-	memcpy(gid + 12, &((const struct sockaddr_in *)sa)->sin_addr, 4);
+	gid_of_sockaddr(gid, sa);
 	return true;
 }
 
 /* Where the kernel's order of a new table has it: link-local, then IPv4, then other IPv6. */
 static int gid_rank(const uint8_t gid[HOST_GID_LEN])
 {
-	if (gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80)
+	if (gid_is_link_local(gid))
 		return 0;
 	return ea_gid_is_ipv4(gid) ? 1 : 2;
 }

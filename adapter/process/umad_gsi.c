@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "adapter/process/gid.h"
 #include "adapter/process/libc.h"
 #include "adapter/process/umad.h"
 
@@ -32,11 +33,6 @@ union sock_addr {
 	struct sockaddr_in6 v6;
 };
 
-static bool gid_is_link_local(const uint8_t gid[HOST_GID_LEN])
-{
-	return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
-}
-
 /* The socket address of a GID; its length. */
 static socklen_t addr_of_gid(union sock_addr *addr, const uint8_t gid[HOST_GID_LEN], int ifindex,
 			     uint16_t port)
@@ -54,17 +50,6 @@ static socklen_t addr_of_gid(union sock_addr *addr, const uint8_t gid[HOST_GID_L
 	if (gid_is_link_local(gid))
 		addr->v6.sin6_scope_id = ifindex;
 	return sizeof(addr->v6);
-}
-
-static void gid_of_addr(uint8_t gid[HOST_GID_LEN], const union sock_addr *addr)
-{
-	if (addr->sa.sa_family == AF_INET6) {
-		memcpy(gid, &addr->v6.sin6_addr, HOST_GID_LEN);
-		return;
-	}
-	memset(gid, 0, 10);
-	gid[10] = gid[11] = 0xff;
-	memcpy(gid + 12, &addr->v4.sin_addr, 4);
 }
 
 static uint16_t port_of_addr(const union sock_addr *addr)
@@ -126,7 +111,7 @@ static bool receive_one(struct gsi_sock *sock)
 		port->gsi.stats.bad[EA_GSI_GOOD]++;
 		return true;
 	}
-	gid_of_addr(path.sgid, &source);
+	gid_of_sockaddr(path.sgid, &source.sa);
 	memcpy(path.dgid, sock->gid, HOST_GID_LEN);
 	path.sport = port_of_addr(&source);
 	verdict = ea_gsi_decode(pkt, len, &path, &head);
@@ -222,9 +207,8 @@ static void sock_open(struct gsi_sock *sock)
 		return;
 	}
 	/* a tentative IPv6 address: the next notice about it makes another try */
-	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? sock->gid + 12 : sock->gid, text, sizeof(text));
-	host_log(HOST_LOG_DEBUG, "%s: no socket on %s: %s", sock->port->dev->dev.name, text,
-		 strerror(-err));
+	host_log(HOST_LOG_DEBUG, "%s: no socket on %s: %s", sock->port->dev->dev.name,
+		 gid_text(sock->gid, text), strerror(-err));
 	host_fd_unhide_close(fd);
 }
 

@@ -2,9 +2,9 @@
 /* Agents of a port, requests that wait for a response, and who gets what arrives. */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include "adapter/process/gid.h"
 #include "adapter/process/umad.h"
 
 enum {
@@ -74,18 +74,15 @@ static bool port_taken(struct umad_port *port)
 {
 	const struct gsi_sock *sock;
 	char text[INET6_ADDRSTRLEN];
-	bool v4;
 
 	gsi_sync(port);
 	sock = gsi_deaf(port);
 	if (!sock)
 		return false;
-	v4 = ea_gid_is_ipv4(sock->gid);
-	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? sock->gid + 12 : sock->gid, text, sizeof(text));
 	host_log(HOST_LOG_INFO,
 		 "%s: no agent can register: UDP port %d of %s is in use (another process with "
 		 "this address, or the kernel's rxe)",
-		 port->dev->dev.name, EA_GSI_UDP_PORT, text);
+		 port->dev->dev.name, EA_GSI_UDP_PORT, gid_text(sock->gid, text));
 	return true;
 }
 

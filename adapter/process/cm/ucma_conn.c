@@ -7,6 +7,7 @@
 #include <rdma/ib_user_verbs.h>
 #include "adapter/process/cm/cm.h"
 #include "adapter/process/cm/oob.h"
+#include "adapter/process/gid.h"
 #include "adapter/process/uaccess.h"
 
 enum {
@@ -152,25 +153,13 @@ static int attr_iwarp(struct ib_uverbs_qp_attr *attr, uint32_t state, bool has_c
 	return 0;
 }
 
-static void gid_of(const union cm_addr *addr, uint8_t gid[HOST_GID_LEN])
-{
-	static const uint8_t mapped[] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
-
-	if (addr->sa.sa_family == AF_INET6) {
-		memcpy(gid, &addr->in6.sin6_addr, HOST_GID_LEN);
-	} else {
-		memcpy(gid, mapped, sizeof(mapped));
-		memcpy(gid + sizeof(mapped), &addr->in.sin_addr, HOST_GID_LEN - sizeof(mapped));
-	}
-}
-
 static uint8_t gid_index_of(struct host_dev *dev, const union cm_addr *addr)
 {
 	uint8_t wanted[HOST_GID_LEN], gid[HOST_GID_LEN];
 	unsigned int i;
 	int ret;
 
-	gid_of(addr, wanted);
+	gid_of_sockaddr(wanted, &addr->sa);
 	for (i = 0; (ret = host_dev_gid(dev, i, gid)) != -EINVAL; i++)
 		if (!ret && !memcmp(gid, wanted, sizeof(gid)))
 			return (uint8_t)i;
@@ -204,7 +193,7 @@ static int attr_roce(struct ib_uverbs_qp_attr *attr, uint32_t state, const struc
 		attr->ah_attr.port_num = 1;
 		attr->ah_attr.grh.hop_limit = UINT8_MAX;
 		attr->ah_attr.grh.sgid_index = gid_index_of(id->dev, &id->src);
-		gid_of(&id->dst, attr->ah_attr.grh.dgid);
+		gid_of_sockaddr(attr->ah_attr.grh.dgid, &id->dst.sa);
 		return 0;
 	case IBV_QPS_RTS:
 		attr->qp_attr_mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
