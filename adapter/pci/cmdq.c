@@ -7,7 +7,6 @@
  * 15 s costs the driver its device.
  */
 #include <errno.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "adapter/core/hw.h"
@@ -191,13 +190,12 @@ static void serve(struct pci_func *func)
 
 static void serve_job(struct pci_job *job)
 {
-	serve((struct pci_func *)((char *)job - offsetof(struct pci_func, cmdq_job)));
+	serve(container_of(job, struct pci_func, cmdq_job));
 }
 
 static void serve_work(struct pci_work *work)
 {
-	struct pci_func *func =
-		(struct pci_func *)((char *)work - offsetof(struct pci_func, cmdq_work));
+	struct pci_func *func = container_of(work, struct pci_func, cmdq_work);
 
 	pci_job_enter(func, &func->cmdq_job);
 }
@@ -210,7 +208,7 @@ void pci_cmdq_sq_doorbell(struct pci_func *func, uint64_t value)
 	if (!q->live)
 		return;
 	/* what was rung in shared memory before a command comes before it, as on a bus */
-	if (func->poll.next)
+	if (pci_list_holds(&func->poll.place))
 		pci_records_look(func);
 	if ((uint16_t)(pi - q->ci) > q->depth) {
 		dead(func, "producer index more than the depth ahead:", pi);

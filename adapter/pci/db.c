@@ -71,14 +71,14 @@ static const uint64_t late_ns = 10000000;
 
 static void late_run(struct pci_job *job)
 {
-	struct pci_qp *qp = (struct pci_qp *)((char *)job - offsetof(struct pci_qp, late_job));
+	struct pci_qp *qp = container_of(job, struct pci_qp, late_job);
 
 	ea_db_rq(qp->func->core, qp->late_value);
 }
 
 static void ring_late(struct pci_timer *timer)
 {
-	struct pci_qp *qp = (struct pci_qp *)((char *)timer - offsetof(struct pci_qp, late));
+	struct pci_qp *qp = container_of(timer, struct pci_qp, late);
 
 	pci_job_enter(qp->func, &qp->late_job);
 }

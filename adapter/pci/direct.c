@@ -7,8 +7,6 @@
 #include "adapter/pci/func.h"
 #include "adapter/wire/rdmap.h"
 
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
-
 enum {
 	BUDGET = 1 << 20,     /* bytes of one turn, each way */
 	MESSAGE_COST = 256,   /* of it for any message */

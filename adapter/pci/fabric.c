@@ -4,7 +4,6 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,8 +12,6 @@
 #include "adapter/pci/fabric_internal.h"
 #include "adapter/pci/func.h"
 #include "adapter/pci/hw.h"
-
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 struct pci_fabric *pci_fabric_create(struct pci_loop *loop)
 {

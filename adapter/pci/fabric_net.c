@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +23,6 @@
 #include "adapter/pci/fabric_internal.h"
 #include "adapter/pci/log.h"
 #include "adapter/pci/unix_socket.h"
-
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 enum {
 	HELLO_MAGIC = 0x45524450,

@@ -10,8 +10,6 @@
 #include "adapter/pci/session.h"
 #include "adapter/pci/vfu.h"
 
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
-
 enum {
 	PAGE = 4096,
 	PAGES_MAX = 2048, /* of one job */
@@ -55,7 +53,7 @@ struct pci_far {
 	/* what waits */
 	struct bell bells[BELLS];
 	uint32_t first_bell, nbells;
-	struct pci_job jobs; /* head */
+	struct pci_list jobs; /* head */
 	/* the message under way */
 	uint16_t id;
 	uint16_t command;
@@ -306,16 +304,12 @@ static void drop_pages(struct pci_far *far)
 
 static bool jobs_wait(const struct pci_far *far)
 {
-	return far->jobs.next != &far->jobs;
+	return !pci_list_empty(&far->jobs);
 }
 
 void pci_job_cancel(struct pci_job *job)
 {
-	if (!job->next)
-		return;
-	job->prev->next = job->next;
-	job->next->prev = job->prev;
-	job->next = NULL;
+	pci_list_remove(&job->place);
 }
 
 void pci_job_enter(struct pci_func *func, struct pci_job *job)
@@ -326,12 +320,9 @@ void pci_job_enter(struct pci_func *func, struct pci_job *job)
 		job->run(job);
 		return;
 	}
-	if (job->next)
+	if (pci_list_holds(&job->place))
 		return;
-	job->prev = far->jobs.prev;
-	job->next = &far->jobs;
-	job->prev->next = job;
-	far->jobs.prev = job;
+	pci_list_append(&far->jobs, &job->place);
 	pci_work_queue(func->loop, &far->work);
 }
 
@@ -379,7 +370,7 @@ static void one_job(struct pci_far *far)
 		far->nbells--;
 		pci_func_ring(func, bell.off, bell.value);
 	} else if (jobs_wait(far)) {
-		job = far->jobs.next;
+		job = container_of(far->jobs.next, struct pci_job, place);
 		pci_job_cancel(job);
 		job->run(job);
 	}
@@ -453,8 +444,7 @@ int pci_far_start(struct pci_func *func)
 	far->func = func;
 	far->work.run = work;
 	far->timer.fire = no_answer;
-	far->jobs.prev = &far->jobs;
-	far->jobs.next = &far->jobs;
+	pci_list_init(&far->jobs);
 	sem_init(&far->go, 0, 0);
 	sem_init(&far->back, 0, 0);
 	err = pthread_create(&far->thread, NULL, thread, far);
@@ -481,7 +471,7 @@ void pci_far_stop(struct pci_func *func)
 	pci_work_cancel(&far->work);
 	pci_timer_cancel(&far->timer);
 	while (jobs_wait(far)) {
-		job = far->jobs.next;
+		job = container_of(far->jobs.next, struct pci_job, place);
 		pci_job_cancel(job);
 		job->run(job);
 	}

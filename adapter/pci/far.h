@@ -23,6 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "adapter/pci/list.h"
+
 struct pci_func;
 struct pci_far;
 struct vfu_hdr;
@@ -32,7 +34,7 @@ struct vfu_hdr;
 /* A piece of a function's work.  Zero-initialised but for run, it waits for nothing. */
 struct pci_job {
 	void (*run)(struct pci_job *job);
-	struct pci_job *prev, *next; /* private */
+	struct pci_list place; /* private */
 };
 
 /* Run @job: at once, or in its turn when the function works in jobs.  No effect on one that waits already. */

@@ -27,9 +27,9 @@ struct pci_loop {
 	volatile sig_atomic_t stop;
 	int nevents;
 	struct epoll_event events[BATCH]; /* of the round under way */
-	struct pci_work work;		  /* head */
-	struct pci_timer timers;	  /* head; the first is due first */
-	struct pci_poll polls;		  /* head */
+	struct pci_list work;		  /* head */
+	struct pci_list timers;		  /* head; the first is due first */
+	struct pci_list polls;		  /* head */
 	uint64_t busy_ns;		  /* when something happened last */
 	uint64_t look_ns;		  /* what a look takes that finds nothing */
 };
@@ -49,12 +49,9 @@ struct pci_loop *pci_loop_create(void)
 		pci_loop_destroy(loop);
 		return NULL;
 	}
-	loop->work.prev = &loop->work;
-	loop->work.next = &loop->work;
-	loop->timers.prev = &loop->timers;
-	loop->timers.next = &loop->timers;
-	loop->polls.prev = &loop->polls;
-	loop->polls.next = &loop->polls;
+	pci_list_init(&loop->work);
+	pci_list_init(&loop->timers);
+	pci_list_init(&loop->polls);
 	return loop;
 }
 
@@ -114,26 +111,17 @@ void pci_fd_del(struct pci_loop *loop, struct pci_fd *pfd)
 
 void pci_work_queue(struct pci_loop *loop, struct pci_work *work)
 {
-	if (work->next)
-		return;
-	work->prev = loop->work.prev;
-	work->next = &loop->work;
-	work->prev->next = work;
-	loop->work.prev = work;
+	pci_list_append(&loop->work, &work->place);
 }
 
 void pci_work_cancel(struct pci_work *work)
 {
-	if (!work->next)
-		return;
-	work->prev->next = work->next;
-	work->next->prev = work->prev;
-	work->next = NULL;
+	pci_list_remove(&work->place);
 }
 
 static bool work_waits(const struct pci_loop *loop)
 {
-	return loop->work.next != &loop->work;
+	return !pci_list_empty(&loop->work);
 }
 
 /* How many were run. */
@@ -148,7 +136,7 @@ static int work_run(struct pci_loop *loop)
 			end = pci_loop_now() + work_round_ns;
 		else if (pci_loop_now() >= end)
 			break;
-		work = loop->work.next;
+		work = container_of(loop->work.next, struct pci_work, place);
 		pci_work_cancel(work);
 		work->run(work);
 	}
@@ -159,40 +147,35 @@ static int work_run(struct pci_loop *loop)
 
 void pci_poll_add(struct pci_loop *loop, struct pci_poll *poll)
 {
-	if (poll->next)
+	if (pci_list_holds(&poll->place))
 		return;
-	poll->prev = loop->polls.prev;
-	poll->next = &loop->polls;
-	poll->prev->next = poll;
-	loop->polls.prev = poll;
+	pci_list_append(&loop->polls, &poll->place);
 	loop->busy_ns = pci_loop_now();
 }
 
 void pci_poll_del(struct pci_poll *poll)
 {
-	if (!poll->next)
-		return;
-	poll->prev->next = poll->next;
-	poll->next->prev = poll->prev;
-	poll->next = NULL;
+	pci_list_remove(&poll->place);
 }
 
 static bool polls(const struct pci_loop *loop)
 {
-	return loop->polls.next != &loop->polls;
+	return !pci_list_empty(&loop->polls);
 }
 
 /* Look at all, as long as there is something. */
 static bool poll_run(struct pci_loop *loop)
 {
 	uint64_t end = pci_loop_now() + poll_round_ns;
-	struct pci_poll *poll, *next;
+	struct pci_list *pos, *next;
 	bool found, any = false;
+	struct pci_poll *poll;
 
 	do {
 		found = false;
-		for (poll = loop->polls.next; poll != &loop->polls; poll = next) {
-			next = poll->next;
+		for (pos = loop->polls.next; pos != &loop->polls; pos = next) {
+			next = pos->next;
+			poll = container_of(pos, struct pci_poll, place);
 			found |= poll->look(poll);
 		}
 		if (work_run(loop))
@@ -234,26 +217,30 @@ static uint64_t poll_wait_ns(const struct pci_loop *loop, uint64_t now)
 
 void pci_timer_cancel(struct pci_timer *timer)
 {
-	if (!timer->next)
-		return;
-	timer->prev->next = timer->next;
-	timer->next->prev = timer->prev;
-	timer->next = NULL;
+	pci_list_remove(&timer->place);
+}
+
+static struct pci_timer *timer_at(struct pci_list *place)
+{
+	return container_of(place, struct pci_timer, place);
+}
+
+static bool timers_wait(const struct pci_loop *loop)
+{
+	return !pci_list_empty(&loop->timers);
 }
 
 void pci_timer_set(struct pci_loop *loop, struct pci_timer *timer, uint64_t delay_ns)
 {
-	struct pci_timer *pos;
+	struct pci_list *pos;
 
 	pci_timer_cancel(timer);
 	timer->due_ns = pci_loop_now() + delay_ns;
 	/* delays are of a few kinds only, so the place is near the end */
-	for (pos = loop->timers.prev; pos != &loop->timers && pos->due_ns > timer->due_ns;)
+	for (pos = loop->timers.prev;
+	     pos != &loop->timers && timer_at(pos)->due_ns > timer->due_ns;)
 		pos = pos->prev;
-	timer->prev = pos;
-	timer->next = pos->next;
-	pos->next->prev = timer;
-	pos->next = timer;
+	pci_list_insert(pos, &timer->place);
 }
 
 static void timers_run(struct pci_loop *loop)
@@ -261,8 +248,10 @@ static void timers_run(struct pci_loop *loop)
 	uint64_t now = pci_loop_now();
 	struct pci_timer *timer;
 
-	for (timer = loop->timers.next; timer != &loop->timers && timer->due_ns <= now;
-	     timer = loop->timers.next) {
+	while (timers_wait(loop)) {
+		timer = timer_at(loop->timers.next);
+		if (timer->due_ns > now)
+			break;
 		pci_timer_cancel(timer);
 		timer->fire(timer);
 	}
@@ -276,15 +265,15 @@ static uint64_t wait_ns(const struct pci_loop *loop, int timeout_ms)
 
 	if (work_waits(loop))
 		return 0;
-	if (!polls(loop) && loop->timers.next == &loop->timers)
+	if (!polls(loop) && !timers_wait(loop))
 		return wait;
 	now = pci_loop_now();
 	if (polls(loop)) {
 		ns = poll_wait_ns(loop, now);
 		wait = ns < wait ? ns : wait;
 	}
-	if (loop->timers.next != &loop->timers) {
-		due = loop->timers.next->due_ns;
+	if (timers_wait(loop)) {
+		due = timer_at(loop->timers.next)->due_ns;
 		ns = due <= now ? 0 : due - now;
 		wait = ns < wait ? ns : wait;
 	}
@@ -337,7 +326,7 @@ void pci_loop_once(struct pci_loop *loop, int timeout_ms)
 	} else {
 		work_run(loop);
 	}
-	if (loop->timers.next != &loop->timers)
+	if (timers_wait(loop))
 		timers_run(loop);
 }
 

@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "adapter/pci/list.h"
+
 struct pci_loop;
 
 struct pci_loop *pci_loop_create(void); /* NULL with errno */
@@ -41,7 +43,7 @@ void pci_fd_del(struct pci_loop *loop, struct pci_fd *pfd); /* does not close; i
 /* Runs once, soon, in the order of queueing. */
 struct pci_work {
 	void (*run)(struct pci_work *work);
-	struct pci_work *prev, *next; /* private */
+	struct pci_list place; /* private */
 };
 
 void pci_work_queue(struct pci_loop *loop, struct pci_work *work); /* idempotent */
@@ -57,7 +59,7 @@ void pci_work_cancel(struct pci_work *work);			   /* idempotent */
  */
 struct pci_poll {
 	bool (*look)(struct pci_poll *poll); /* true: there was something */
-	struct pci_poll *prev, *next;	     /* private */
+	struct pci_list place;		     /* private */
 };
 
 enum {
@@ -75,7 +77,7 @@ void pci_poll_del(struct pci_poll *poll);			 /* idempotent */
 struct pci_timer {
 	uint64_t due_ns;
 	void (*fire)(struct pci_timer *timer);
-	struct pci_timer *prev, *next; /* private */
+	struct pci_list place; /* private */
 };
 
 void pci_timer_set(struct pci_loop *loop, struct pci_timer *timer, uint64_t delay_ns);

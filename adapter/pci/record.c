@@ -32,8 +32,7 @@ static uint64_t value_of(const uint64_t *at)
 
 static bool look(struct pci_poll *poll)
 {
-	return pci_records_look(
-		(struct pci_func *)((char *)poll - offsetof(struct pci_func, poll)));
+	return pci_records_look(container_of(poll, struct pci_func, poll));
 }
 
 void pci_records_poll(struct pci_func *func)

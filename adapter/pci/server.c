@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,8 +11,6 @@
 #include "adapter/pci/server.h"
 #include "adapter/pci/session.h"
 #include "adapter/pci/unix_socket.h"
-
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 struct pci_server {
 	struct pci_func *func;

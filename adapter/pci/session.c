@@ -19,8 +19,6 @@ enum {
 	OUT_MAX = 4 << 20, /* bytes that wait for a client which does not read */
 };
 
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
-
 static void drop_fds(struct pci_session *s)
 {
 	while (s->nfds)

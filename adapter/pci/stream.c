@@ -37,8 +37,6 @@ struct pci_stream {
 	bool held_end; /* the peer has ended behind a held message */
 };
 
-#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
-
 static void stream_free(struct pci_stream *s)
 {
 	pci_work_cancel(&s->work);
