@@ -12,7 +12,8 @@ import subprocess
 import tempfile
 import time
 
-from stand import (Place, Ports, Program, Skip, Stop, finish, tcp_listens, wait_listen)
+from stand import (Place, Ports, Program, Skip, Stop, finish, has_option, tcp_listens, unless_refused,
+                   wait_listen)
 
 # Several runs at a time must not meet.
 PORTS = Ports(21000 + os.getpid() * 211 % 9000)
@@ -31,8 +32,9 @@ RACES = (
     # and one that is told of more than it has sent computes an enormous window in use.
     (r"^ib_send_bw .*-q ", r"# still running",
      "connect requests overtook each other, and perftest's credits went to the wrong QPs"),
-    # Older versions of rping's server (rdma-core 44; 56 is cured) have one place for the id of a request and nothing that keeps
-    # the next request out of it, so two threads take one id, and the other client is never answered.
+    # Older versions of rping's server (rdma-core 44; 56 is cured) have one place for the id of a request and
+    # nothing that keeps the next request out of it, so two threads take one id, and the other client is
+    # never answered.
     (r"^rping -P ", r"rdma_create_qp: Invalid argument|wait for CONNECT_REQUEST state",
      "the second of two requests took the first one's place in the server"),
 )
@@ -94,6 +96,18 @@ def netns_reason():
         if done.returncode:
             clean_up()
             return f"{' '.join(command)}: {done.stderr.strip()}"
+    return wait_carrier()
+
+
+def wait_carrier():
+    """The kernel takes up to a second to notice that a link has come up; why it has not, or None."""
+    end = time.monotonic() + 10
+    for namespace in NETNS:
+        while "state UP" not in subprocess.run(["ip", "-n", namespace, "link", "show", "type", "veth"],
+                                               capture_output=True, text=True, check=False).stdout:
+            if time.monotonic() > end:
+                return f"the link in {namespace} does not come up"
+            time.sleep(0.02)
     return None
 
 
@@ -413,23 +427,13 @@ def perftest_check(program, rows):
 
 
 def perftest(here, program, *options, rows=1, cm=True, timeout=TIMEOUT, **more):
-    """
-    With -R the server listens twice on the same port, once to exchange data and once for the QPs, and
-    the client does not wait for the second time: where it is faster it is refused, and tries again here.
-    """
     common = [program, *(["-R"] if cm else []), "-F", "-p", "PORT", *options]
-    others = len(Program.all)
-    for attempt in range(3):
-        try:
-            pair(here, common, [*common, "ADDR"], perftest_check(program, rows), timeout=timeout,
-                 **more)
-            break
-        except Stop:
-            refused = any("RDMA_CM_EVENT_REJECTED; error: -111" in one.text() for one in Program.all[others:])
-            if not cm or not refused or attempt == 2:
-                raise
-            Program.end_all(others)
-    return f"the server was late to listen {attempt} times" if attempt else None
+
+    def run():
+        pair(here, common, [*common, "ADDR"], perftest_check(program, rows), timeout=timeout, **more)
+
+    _, late = unless_refused(run, 3 if cm else 1)
+    return f"the server was late to listen {late} times" if late else None
 
 
 def devices(here):
@@ -559,11 +563,6 @@ def atomics(here, program, *options):
     if not has_atomics(here.client):
         raise Skip("the device has no atomics")
     perftest(here, program, *options)
-
-
-def has_option(program, option):
-    text = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
-    return option in text.stdout + text.stderr
 
 
 def with_immediate(here):

@@ -17,7 +17,7 @@ END_SECONDS = 40
 
 
 def start_pair(here, server, client):
-    """Both sides, with their connections up; see cases.perftest() for why a client may be refused."""
+    """Both sides, with their connections up; see stand.unless_refused() for why a client may be refused."""
     connections = 2 if server[0].startswith("ib_") else 1
     for attempt in range(4):
         port = PORTS.take()

@@ -185,6 +185,29 @@ class Program:
         return "\n".join(program.log() for program in cls.all)
 
 
+def has_option(program, option):
+    text = subprocess.run([program, "--help"], capture_output=True, text=True, check=False)
+    return option in text.stdout + text.stderr
+
+
+def unless_refused(run, tries):
+    """
+    What run() returns, and how often it had to be called before.  perftest's server with -R listens twice on
+    the same port, once to exchange data and once for the QPs, and the client does not wait for the second
+    time: where it is faster it is refused, and both sides are started again.
+    """
+    others = len(Program.all)
+    for attempt in range(tries):
+        try:
+            return run(), attempt
+        except Stop:
+            refused = any("RDMA_CM_EVENT_REJECTED; error: -111" in one.text() for one in Program.all[others:])
+            if not refused or attempt == tries - 1:
+                raise
+            Program.end_all(others)
+    raise ValueError(f"{tries} tries")
+
+
 def tcp_sockets(port, state, netns=None):
     """How many TCP sockets of local port @port are in @state; what rdma_cm does stands on them."""
     text = ""
