@@ -106,6 +106,7 @@ def wait_carrier():
         while "state UP" not in subprocess.run(["ip", "-n", namespace, "link", "show", "type", "veth"],
                                                capture_output=True, text=True, check=False).stdout:
             if time.monotonic() > end:
+                clean_up()
                 return f"the link in {namespace} does not come up"
             time.sleep(0.02)
     return None
