@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "adapter/process/fdtab.h"
 #include "adapter/process/libc.h"
+#include "adapter/process/tsan.h"
 #include "adapter/process/vfs.h"
 
 enum {
@@ -38,8 +39,6 @@ struct walk {
  * not the same memory.  So all of them are ordered by one address.
  */
 static char scratch_order;
-void __tsan_acquire(void *addr) __attribute__((weak));
-void __tsan_release(void *addr) __attribute__((weak));
 
 static void *scratch_get(size_t size)
 {
@@ -48,15 +47,13 @@ static void *scratch_get(size_t size)
 
 	if (p == MAP_FAILED)
 		return NULL;
-	if (__tsan_acquire)
-		__tsan_acquire(&scratch_order);
+	tsan_acquire(&scratch_order);
 	return p;
 }
 
 static void scratch_put(void *p, size_t size)
 {
-	if (__tsan_release)
-		__tsan_release(&scratch_order);
+	tsan_release(&scratch_order);
 	REAL(munmap)(p, size);
 }
 

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "adapter/process/engine/engine_internal.h"
+#include "adapter/process/tsan.h"
 
 enum {
 	LOCK_FREE,
@@ -20,13 +21,6 @@ static _Atomic(uint32_t) lock_word;
 static _Atomic(uint32_t) lock_sleepers;
 static __thread bool lock_mine;
 static __thread int lock_cancel_state; /* of the thread, as it was */
-
-/*
- * A program that is built with ThreadSanitizer sees what this library frees and copies, but not this lock: it is told.
- * In any other program there are no such functions.
- */
-void __tsan_acquire(void *addr) __attribute__((weak));
-void __tsan_release(void *addr) __attribute__((weak));
 
 static void cpu_relax(void)
 {
@@ -58,8 +52,8 @@ static void taken(void)
 {
 	int state;
 
-	if (__tsan_acquire)
-		__tsan_acquire(&lock_word);
+	/* the sanitizer sees what is freed and copied, but not this lock */
+	tsan_acquire(&lock_word);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	lock_cancel_state = state;
 	lock_mine = true;
@@ -105,8 +99,7 @@ void engine_unlock(void)
 		engine_kicks_serve();
 		engine_before_unlock();
 		lock_mine = false;
-		if (__tsan_release)
-			__tsan_release(&lock_word);
+		tsan_release(&lock_word);
 		if (atomic_exchange(&lock_word, LOCK_FREE) == LOCK_CONTENDED)
 			futex_op(FUTEX_WAKE, 1);
 		atomic_thread_fence(memory_order_seq_cst);
