@@ -610,6 +610,18 @@ int host_dev_gid(struct host_dev *dev, unsigned int index, uint8_t gid[HOST_GID_
 	return ret;
 }
 
+int host_dev_gid_find(struct host_dev *dev, const uint8_t gid[HOST_GID_LEN])
+{
+	uint8_t entry[HOST_GID_LEN];
+	int i, ret;
+
+	for (i = 0; (ret = host_dev_gid(dev, i, entry)) != -EINVAL; i++) {
+		if (!ret && !memcmp(entry, gid, sizeof(entry)))
+			return i;
+	}
+	return -ENOENT;
+}
+
 int device_gid_ifindex(struct host_dev *dev, unsigned int index)
 {
 	struct gid_slot slot;

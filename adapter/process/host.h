@@ -101,6 +101,8 @@ enum {
 	HOST_GID_LEN = 16
 };
 int host_dev_gid(struct host_dev *dev, unsigned int index, uint8_t gid[HOST_GID_LEN]);
+/* The first index of this GID, or -ENOENT. */
+int host_dev_gid_find(struct host_dev *dev, const uint8_t gid[HOST_GID_LEN]);
 
 /* ------------------------------------------------------------------ fork (front: file.c) */
 

@@ -511,18 +511,6 @@ static uint64_t patience_of(const struct host_oob_rts *rts)
 	return 4 * ns < PATIENCE_NS ? 4 * ns : PATIENCE_NS;
 }
 
-static bool own_gid(struct host_dev *dev, const uint8_t *gid)
-{
-	uint8_t mine[HOST_GID_LEN];
-	unsigned int i;
-	int ret;
-
-	for (i = 0; (ret = host_dev_gid(dev, i, mine)) != -EINVAL; i++)
-		if (!ret && !memcmp(mine, gid, sizeof(mine)))
-			return true;
-	return false;
-}
-
 static int peer_address(struct host_qp *qp, const struct host_oob_addr *addr, union cm_addr *to)
 {
 	static const uint8_t zero[HOST_GID_LEN];
@@ -540,7 +528,7 @@ static int peer_address(struct host_qp *qp, const struct host_oob_addr *addr, un
 		/*
 		 * the link-local GID is made from the MAC, and need not be an address of this host
 		 */
-		if (own_gid(qp->dev, addr->dgid))
+		if (host_dev_gid_find(qp->dev, addr->dgid) >= 0)
 			to->in6.sin6_addr = in6addr_loopback;
 		else
 			to->in6.sin6_scope_id = (uint32_t)qp->dev->ifindex;

@@ -155,15 +155,12 @@ static int attr_iwarp(struct ib_uverbs_qp_attr *attr, uint32_t state, bool has_c
 
 static uint8_t gid_index_of(struct host_dev *dev, const union cm_addr *addr)
 {
-	uint8_t wanted[HOST_GID_LEN], gid[HOST_GID_LEN];
-	unsigned int i;
-	int ret;
+	uint8_t gid[HOST_GID_LEN];
+	int index;
 
-	gid_of_sockaddr(wanted, &addr->sa);
-	for (i = 0; (ret = host_dev_gid(dev, i, gid)) != -EINVAL; i++)
-		if (!ret && !memcmp(gid, wanted, sizeof(gid)))
-			return (uint8_t)i;
-	return 0;
+	gid_of_sockaddr(gid, &addr->sa);
+	index = host_dev_gid_find(dev, gid);
+	return index < 0 ? 0 : (uint8_t)index;
 }
 
 /*
