@@ -198,6 +198,12 @@ struct umad_file {
 	unsigned int head, count, room;
 };
 
+/* Of the header that comes before each MAD. */
+static inline size_t umad_hdr_len(const struct umad_file *file)
+{
+	return file->pkey_index ? UMAD_HDR_LEN : UMAD_HDR_OLD_LEN;
+}
+
 /* A new descriptor for the program, or -errno.  No lock held. */
 int umad_open(struct umad_dev *dev, int flags);
 

@@ -28,11 +28,6 @@ static struct umad_file *file_of(struct host_file *file)
 	return (struct umad_file *)file;
 }
 
-static size_t hdr_len(const struct umad_file *file)
-{
-	return file->pkey_index ? UMAD_HDR_LEN : UMAD_HDR_OLD_LEN;
-}
-
 /* ------------------------------------------------------------------ the queue */
 
 static bool queue_grow(struct umad_file *file)
@@ -103,7 +98,7 @@ static ssize_t take(struct umad_file *file, void *buf, size_t count)
 	ret = -EAGAIN;
 	if (file->count) {
 		pkt = &file->queue[file->head];
-		len = hdr_len(file);
+		len = umad_hdr_len(file);
 		memcpy(out, pkt->hdr, len);
 		memcpy(out + len, pkt->mad, pkt->len);
 		len += pkt->len;
@@ -127,7 +122,7 @@ static ssize_t umad_read(struct host_file *base, void *buf, size_t count)
 		return -EIO;
 	if (file->flags == O_WRONLY)
 		return -EBADF;
-	if (count < hdr_len(file))
+	if (count < umad_hdr_len(file))
 		return -EINVAL;
 	for (;;) {
 		ret = take(file, buf, count);
@@ -167,8 +162,7 @@ static ssize_t umad_write(struct host_file *base, const void *buf, size_t count)
 	struct umad_file *file = file_of(base);
 	uint8_t in[UMAD_HDR_LEN + EA_MAD_LEN] = { 0 };
 	struct ib_user_mad_hdr hdr = { 0 };
-	uint8_t mad[EA_MAD_LEN] = { 0 };
-	size_t head = hdr_len(file), most = head + EA_MAD_LEN;
+	size_t head = umad_hdr_len(file), most = head + EA_MAD_LEN;
 	ssize_t ret;
 
 	if (file->pid != fdtab_pid())
@@ -180,9 +174,8 @@ static ssize_t umad_write(struct host_file *base, const void *buf, size_t count)
 	if (uaccess_read(in, (uintptr_t)buf, count < most ? count : most))
 		return -EFAULT;
 	memcpy(&hdr, in, head);
-	memcpy(mad, in + head, EA_MAD_LEN);
 	engine_lock();
-	ret = send_mad(file, &hdr, mad, count - head);
+	ret = send_mad(file, &hdr, in + head, count - head);
 	engine_unlock();
 	return ret ? ret : (ssize_t)count;
 }

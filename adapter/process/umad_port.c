@@ -174,7 +174,6 @@ static void send_expired(struct engine_timer *timer)
 		return;
 	}
 	memcpy(&hdr, send->hdr, sizeof(hdr));
-	hdr.id = send->agent->id;
 	hdr.status = ETIMEDOUT;
 	umad_file_push(file, &hdr, send->mad, EA_MAD_HDR_LEN);
 	send_free(send);
@@ -263,7 +262,7 @@ static void deliver(struct umad_agent *agent, const struct gsi_addr *from, const
 		.flow_label = htonl(from->flow_label),
 	};
 
-	hdr.length = EA_MAD_LEN + (agent->file->pkey_index ? UMAD_HDR_LEN : UMAD_HDR_OLD_LEN);
+	hdr.length = EA_MAD_LEN + umad_hdr_len(agent->file);
 	memcpy(hdr.gid, from->gid, sizeof(hdr.gid));
 	if (umad_file_push(agent->file, &hdr, mad, EA_MAD_LEN))
 		port->gsi.stats.delivered++;
