@@ -617,7 +617,6 @@ struct ea_rx_seg untagged(uint8_t opcode, uint32_t qn, uint32_t msn, uint32_t mo
 	return seg;
 }
 
-/* Give @to one segment with its payload. */
 /* The pieces are what is said of them, and there are some. */
 static void check_list(void *ctx, const struct iovec *iov, int n, uint32_t covered, uint32_t wanted)
 {
@@ -631,6 +630,7 @@ static void check_list(void *ctx, const struct iovec *iov, int n, uint32_t cover
 	assert_int_equal(sum, covered);
 }
 
+/* Give @to one segment with its payload. */
 int feed(struct qp *to, struct ea_rx_seg *seg, const void *payload)
 {
 	return carry_feed(to->side.link.qp, seg, payload, check_list, NULL);
