@@ -370,19 +370,31 @@ uint64_t state_next_serial(struct state *st)
 	return st->header->next_serial++;
 }
 
-struct client_rec *state_client_get(struct state *st)
+/* The record that is the last of the free ones, with its room; UINT32_MAX if there is none. */
+static uint32_t take_free(struct state *st, struct area *a, const uint32_t *list, uint32_t *n,
+			  uint32_t *used)
 {
-	struct client_rec *rec;
 	uint32_t i;
 
-	if (!st->n_free_clients)
+	if (!*n)
+		return UINT32_MAX;
+	i = list[*n - 1];
+	if (!reserve(st, a, i))
+		return UINT32_MAX;
+	--*n;
+	if (*used <= i)
+		*used = i + 1;
+	return i;
+}
+
+struct client_rec *state_client_get(struct state *st)
+{
+	uint32_t i = take_free(st, &st->client_area, st->free_clients, &st->n_free_clients,
+			       &st->header->used_clients);
+	struct client_rec *rec;
+
+	if (i == UINT32_MAX)
 		return NULL;
-	i = st->free_clients[st->n_free_clients - 1];
-	if (!reserve(st, &st->client_area, i))
-		return NULL;
-	st->n_free_clients--;
-	if (st->header->used_clients <= i)
-		st->header->used_clients = i + 1;
 	rec = &st->clients[i];
 	memset(rec, 0, sizeof(*rec));
 	return rec;
@@ -404,17 +416,12 @@ void state_client_changed(struct state *st, struct client_rec *rec)
 
 uint32_t state_gid_get(struct state *st, uint64_t serial, const uint8_t *gid)
 {
+	uint32_t i = take_free(st, &st->gid_area, st->free_gids, &st->n_free_gids,
+			       &st->header->used_gids);
 	struct gid_rec *rec;
-	uint32_t i;
 
-	if (!st->n_free_gids)
+	if (i == UINT32_MAX)
 		return UINT32_MAX;
-	i = st->free_gids[st->n_free_gids - 1];
-	if (!reserve(st, &st->gid_area, i))
-		return UINT32_MAX;
-	st->n_free_gids--;
-	if (st->header->used_gids <= i)
-		st->header->used_gids = i + 1;
 	rec = &st->gids[i];
 	rec->serial = serial;
 	memcpy(rec->gid, gid, MUX_GID_SIZE);
