@@ -519,6 +519,13 @@ uint32_t session_by_local(const struct session_table *t, const struct session_ow
 	return s;
 }
 
+static bool is_of_peer(const struct session_rec *r, enum session_class class, unsigned int port,
+		       const uint8_t *peer_gid, __be16 peer_lid, uint32_t peer_id)
+{
+	return r->class == class && r->port == port && r->peer_id == peer_id &&
+	       r->peer.lid == peer_lid && gid_equal(r->peer.gid, peer_gid);
+}
+
 uint32_t session_by_peer(const struct session_table *t, enum session_class class, unsigned int port,
 			 const uint8_t *peer_gid, __be16 peer_lid, uint32_t peer_id,
 			 const uint8_t *dgid, bool strict, uint32_t tid_low, uint64_t guid)
@@ -528,8 +535,7 @@ uint32_t session_by_peer(const struct session_table *t, enum session_class class
 	for (; s != SESSION_NONE; s = t->links[s].next_peer) {
 		const struct session_rec *r = &t->recs[s];
 
-		if (r->class != class || r->port != port || r->peer_id != peer_id ||
-		    r->peer.lid != peer_lid || !gid_equal(r->peer.gid, peer_gid))
+		if (!is_of_peer(r, class, port, peer_gid, peer_lid, peer_id))
 			continue;
 		if (dgid && !gid_equal(r->client_gid, dgid))
 			continue;
@@ -549,12 +555,8 @@ unsigned int session_count_peer(const struct session_table *t, enum session_clas
 	uint32_t s = *peer_bucket(t, class, port, peer_gid, peer_lid, peer_id);
 	unsigned int n = 0;
 
-	for (; s != SESSION_NONE && n < limit; s = t->links[s].next_peer) {
-		const struct session_rec *r = &t->recs[s];
-
-		n += r->class == class && r->port == port && r->peer_id == peer_id &&
-		     r->peer.lid == peer_lid && gid_equal(r->peer.gid, peer_gid);
-	}
+	for (; s != SESSION_NONE && n < limit; s = t->links[s].next_peer)
+		n += is_of_peer(&t->recs[s], class, port, peer_gid, peer_lid, peer_id);
 	return n;
 }
 

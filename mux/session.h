@@ -180,11 +180,11 @@ uint32_t session_by_local(const struct session_table *t, const struct session_ow
 uint32_t session_by_peer(const struct session_table *t, enum session_class class, unsigned int port,
 			 const uint8_t *peer_gid, __be16 peer_lid, uint32_t peer_id,
 			 const uint8_t *dgid, bool strict, uint32_t tid_low, uint64_t guid);
-/* A client's passive session by the peer's id; the same TID, GID and no local id yet are preferred in this order. */
 /* How many sessions session_by_peer() would have to look at for this address and id, up to limit. */
 unsigned int session_count_peer(const struct session_table *t, enum session_class class,
 				unsigned int port, const uint8_t *peer_gid, __be16 peer_lid,
 				uint32_t peer_id, unsigned int limit);
+/* A client's passive session by the peer's id; the same TID, GID and no local id yet are preferred in this order. */
 uint32_t session_by_reply(const struct session_table *t, const struct session_owner *o,
 			  enum session_class class, uint32_t peer_id, uint32_t tid_low,
 			  const uint8_t *client_gid);
