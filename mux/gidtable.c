@@ -2,7 +2,6 @@
 #include "mux/gidtable.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <poll.h>
@@ -15,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "mux/file.h"
 #include "mux/gid.h"
 
 #define IDLE_REFRESH_MS 10000
@@ -43,23 +43,6 @@ struct gidtable {
 	struct snapshot store[3];
 };
 
-static ssize_t read_text(const char *path, char *buf, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t len;
-
-	if (fd < 0)
-		return -1;
-	len = read(fd, buf, size - 1);
-	close(fd);
-	if (len < 0)
-		return -1;
-	while (len > 0 && buf[len - 1] == '\n')
-		len--;
-	buf[len] = '\0';
-	return len;
-}
-
 static void scan(const struct gidtable *t, struct snapshot *s)
 {
 	char path[192], text[64];
@@ -67,7 +50,7 @@ static void scan(const struct gidtable *t, struct snapshot *s)
 	memset(s, 0, sizeof(*s));
 	for (unsigned int i = 0; i < GIDTABLE_MAX; i++) {
 		snprintf(path, sizeof(path), "%s/gids/%u", t->dir, i);
-		if (read_text(path, text, sizeof(text)) < 0) {
+		if (file_read_text(path, text, sizeof(text)) < 0) {
 			/* ENOENT ends the table; an entry without a netdev may refuse to be read. */
 			if (errno == ENOENT)
 				break;
@@ -77,7 +60,8 @@ static void scan(const struct gidtable *t, struct snapshot *s)
 			continue;
 		s->valid[i] = true;
 		snprintf(path, sizeof(path), "%s/gid_attrs/types/%u", t->dir, i);
-		s->v2[i] = read_text(path, text, sizeof(text)) > 0 && strcmp(text, "RoCE v2") == 0;
+		s->v2[i] = file_read_text(path, text, sizeof(text)) > 0 &&
+			   strcmp(text, "RoCE v2") == 0;
 	}
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "mux/process.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,8 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "mux/file.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -18,18 +19,10 @@ uint64_t process_started(pid_t pid)
 {
 	char path[32], buf[512], *p;
 	unsigned long long started = 0;
-	ssize_t len;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (file_read_text(path, buf, sizeof(buf)) < 0)
 		return 0;
-	len = read(fd, buf, sizeof(buf) - 1);
-	close(fd);
-	if (len <= 0)
-		return 0;
-	buf[len] = '\0';
 	/* The second field is a name in parentheses and may hold anything; the start time is the 22nd. */
 	p = strrchr(buf, ')');
 	for (int field = 2; p && field < 22; field++)
@@ -42,18 +35,10 @@ uint64_t process_started(pid_t pid)
 char *process_cgroup(pid_t pid, char *buf, size_t size)
 {
 	char path[32], *p, *end;
-	ssize_t len;
-	int fd;
 
 	snprintf(path, sizeof(path), "/proc/%d/cgroup", (int)pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (file_read_text(path, buf, size) < 0)
 		return NULL;
-	len = read(fd, buf, size - 1);
-	close(fd);
-	if (len <= 0)
-		return NULL;
-	buf[len] = '\0';
 	p = strstr(buf, "0::");
 	if (!p)
 		return NULL;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "mux/cm_msg.h"
+#include "mux/file.h"
 
 /* The largest MAD that a node of any port type hands out; a smaller buffer would block its queue. */
 #define UMAD_LARGEST_MAD 2048
@@ -156,19 +157,9 @@ unsigned int umad_resolve_port(const char *device, unsigned int port)
 static bool read_attribute(const char *device, unsigned int port, const char *name, char text[32])
 {
 	char path[256];
-	ssize_t len;
-	int fd;
 
 	snprintf(path, sizeof(path), SYSFS_IB "/%s/ports/%u/%s", device, port, name);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false;
-	len = read(fd, text, 31);
-	close(fd);
-	if (len < 0)
-		return false;
-	text[len] = '\0';
-	return true;
+	return file_read_text(path, text, 32) >= 0;
 }
 
 bool umad_is_infiniband(const char *device, unsigned int port)
