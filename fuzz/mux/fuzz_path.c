@@ -8,13 +8,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "mux/log.h"
+#include "fuzz/core/input.h"
+#include "fuzz/mux/daemon.h"
 #include "mux/mux.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -130,26 +128,11 @@ int umad_write(int fd, const struct umad_pkt *pkt)
 	return 0;
 }
 
-static struct sender {
+struct sender {
 	int unused;
-} the_sender;
+};
 
-struct sender *sender_new(const char *device, unsigned int number, unsigned int lanes,
-			  unsigned int probes, int notify_fd, char why[UMAD_WHY_MAX])
-{
-	(void)device;
-	(void)number;
-	(void)lanes;
-	(void)probes;
-	(void)notify_fd;
-	(void)why;
-	return &the_sender;
-}
-
-void sender_free(struct sender *s)
-{
-	(void)s;
-}
+static struct sender the_sender;
 
 bool sender_post(struct sender *s, unsigned int lane, const struct umad_pkt *pkt)
 {
@@ -162,11 +145,6 @@ bool sender_post(struct sender *s, unsigned int lane, const struct umad_pkt *pkt
 	if (!(told[pkt->hdr.gid[15] % DESTINATIONS][lid / 8] & 1 << lid % 8))
 		abort();
 	return true;
-}
-
-void sender_flush(struct sender *s)
-{
-	(void)s;
 }
 
 int sender_probe(struct sender *s, const struct umad_pkt *pkt)
@@ -182,47 +160,6 @@ bool sender_probe_done(struct sender *s, unsigned int i, int *error)
 	(void)i;
 	(void)error;
 	return false;
-}
-
-bool sender_failure(struct sender *s, struct sender_failure *f)
-{
-	(void)s;
-	(void)f;
-	return false;
-}
-
-void sender_stats(const struct sender *s, struct sender_stats *st)
-{
-	(void)s;
-	*st = (struct sender_stats){ 0 };
-}
-
-struct gidtable *gidtable_new(const char *device, unsigned int number, bool prefer_v2,
-			      int notify_fd)
-{
-	static uint8_t table;
-
-	(void)device;
-	(void)number;
-	(void)prefer_v2;
-	(void)notify_fd;
-	return (struct gidtable *)(void *)&table;
-}
-
-void gidtable_free(struct gidtable *t)
-{
-	(void)t;
-}
-
-bool gidtable_update(struct gidtable *t)
-{
-	(void)t;
-	return false;
-}
-
-void gidtable_refresh(struct gidtable *t)
-{
-	(void)t;
 }
 
 int gidtable_index(const struct gidtable *t, const uint8_t gid[MUX_GID_SIZE])
@@ -241,44 +178,13 @@ const uint8_t *gidtable_gid(const struct gidtable *t, unsigned int index)
 
 /* Steps -------------------------------------------------------------------------------------------- */
 
-struct input {
-	const uint8_t *p;
-	size_t left;
-};
-
-static unsigned int byte(struct input *in)
-{
-	if (!in->left)
-		return 0;
-	in->left--;
-	return *in->p++;
-}
-
 static void start(void)
 {
-	static const char *args[] = { "mux", "-d", "fuzz0", "-o", "max_sessions_total=64" };
-	uint32_t durations[T_COUNT];
-	int status;
+	static const char *const options[] = { "max_sessions_total=64", NULL };
 
-	mux = calloc(1, sizeof(*mux));
-	mux->cfg =
-		config_from_args(sizeof(args) / sizeof(args[0]), (char **)(uintptr_t)args, &status);
-	log_set_level(LOG_EMERG);
-	mux->epoll_fd = epoll_create1(0);
-	mux->notify_fd = eventfd(0, EFD_NONBLOCK);
-	mux->timer_fd = timerfd_create(CLOCK_MONOTONIC, 0);
-	mux->ready_tail = &mux->ready;
-	mux->state = state_open(mux, NULL);
-	mux_durations(mux->cfg, durations);
-	mux->sessions = session_table_new(state_session_head(mux->state),
-					  state_session_recs(mux->state), mux->cfg->max_sessions,
-					  false, durations);
-	port = port_new(mux, &mux->cfg->ports[0]);
-	mux->ports[0] = port;
-	mux->n_ports = 1;
-	port->tx = &the_sender;
+	mux = fuzz_daemon(&the_sender, options);
+	port = mux->ports[0];
 	port->infiniband = true;
-	port->up = true;
 	port->paths = paths_new(port);
 }
 
@@ -287,8 +193,8 @@ static void send_one(struct input *in)
 	struct umad_pkt pkt = { .hdr = { .length = sizeof(pkt), .grh_present = 1 } };
 	uint8_t src[MUX_GID_SIZE];
 
-	make_gid(src, byte(in) & 1);
-	make_gid(pkt.hdr.gid, byte(in));
+	make_gid(src, u8(in) & 1);
+	make_gid(pkt.hdr.gid, u8(in));
 	cm_build_header(pkt.mad, CM_REQ, 1);
 	paths_send(port->paths, src, &pkt, 16);
 }
@@ -296,23 +202,23 @@ static void send_one(struct input *in)
 /* An answer to a query, right but for what the input changes. */
 static void answer(struct input *in)
 {
-	struct umad_pkt pkt = queries[byte(in) % QUERIES];
+	struct umad_pkt pkt = queries[u8(in) % QUERIES];
 	size_t len = sizeof(pkt);
 	unsigned int n = pkt.mad[OFF_DGID + 15] % DESTINATIONS;
-	uint16_t lid = (uint16_t)(byte(in) << 8 | byte(in));
+	uint16_t lid = (uint16_t)(u8(in) << 8 | u8(in));
 
-	pkt.hdr.status = byte(in) % 8 == 1 ? ETIMEDOUT : 0;
+	pkt.hdr.status = u8(in) % 8 == 1 ? ETIMEDOUT : 0;
 	pkt.mad[OFF_METHOD] = METHOD_RESP;
 	cm_put16(pkt.mad, OFF_DLID, lid);
-	for (unsigned int changes = byte(in) % 4; changes; changes--) {
-		unsigned int at = byte(in);
+	for (unsigned int changes = u8(in) % 4; changes; changes--) {
+		unsigned int at = u8(in);
 
 		/* Which destination it is for, and the LID, are what the check knows. */
 		if ((at < OFF_DGID || at >= OFF_DGID + MUX_GID_SIZE) && at / 2 != OFF_DLID / 2)
-			pkt.mad[at] = (uint8_t)byte(in);
+			pkt.mad[at] = u8(in);
 	}
-	if (byte(in) % 8 == 1)
-		len = byte(in) * 2;
+	if (u8(in) % 8 == 1)
+		len = u8(in) * 2;
 	if (len > sizeof(pkt))
 		len = sizeof(pkt);
 	told[n][lid / 8] |= (uint8_t)(1 << lid % 8);
@@ -337,7 +243,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (paths_up(port->paths, why))
 		abort();
 	while (in.left) {
-		unsigned int b = byte(&in);
+		unsigned int b = u8(&in);
 
 		switch (b % 16) {
 		case 0 ... 6:
@@ -347,7 +253,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			answer(&in);
 			break;
 		case 13:
-			mux->now += byte(&in) * 500;
+			mux->now += u8(&in) * 500;
 			break;
 		case 14:
 			has_manager = !(b & 0x40);

@@ -8,16 +8,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "mux/log.h"
+#include "fuzz/core/input.h"
+#include "fuzz/mux/daemon.h"
 #include "mux/mux.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -33,23 +31,6 @@ struct sender {
 };
 
 static struct sender the_sender;
-
-struct sender *sender_new(const char *device, unsigned int port, unsigned int lanes,
-			  unsigned int probes, int notify_fd, char why[UMAD_WHY_MAX])
-{
-	(void)device;
-	(void)port;
-	(void)lanes;
-	(void)probes;
-	(void)notify_fd;
-	(void)why;
-	return &the_sender;
-}
-
-void sender_free(struct sender *s)
-{
-	(void)s;
-}
 
 static void written(struct sender *s, const struct umad_pkt *pkt)
 {
@@ -67,11 +48,6 @@ bool sender_post(struct sender *s, unsigned int lane, const struct umad_pkt *pkt
 	(void)lane;
 	written(s, pkt);
 	return true;
-}
-
-void sender_flush(struct sender *s)
-{
-	(void)s;
 }
 
 int sender_probe(struct sender *s, const struct umad_pkt *pkt)
@@ -92,51 +68,7 @@ bool sender_probe_done(struct sender *s, unsigned int i, int *error)
 	return true;
 }
 
-bool sender_failure(struct sender *s, struct sender_failure *f)
-{
-	(void)s;
-	(void)f;
-	return false;
-}
-
-void sender_stats(const struct sender *s, struct sender_stats *st)
-{
-	(void)s;
-	*st = (struct sender_stats){ 0 };
-}
-
-/* Index n is ::ffff:10.0.0.n. */
-struct gidtable {
-	uint8_t gid[MUX_GID_SIZE];
-};
-
-static struct gidtable the_table;
-
-struct gidtable *gidtable_new(const char *device, unsigned int port, bool prefer_v2, int notify_fd)
-{
-	(void)device;
-	(void)port;
-	(void)prefer_v2;
-	(void)notify_fd;
-	return &the_table;
-}
-
-void gidtable_free(struct gidtable *t)
-{
-	(void)t;
-}
-
-bool gidtable_update(struct gidtable *t)
-{
-	(void)t;
-	return true;
-}
-
-void gidtable_refresh(struct gidtable *t)
-{
-	(void)t;
-}
-
+/* Index n of the table is ::ffff:10.0.0.n. */
 static void make_gid(uint8_t *gid, unsigned int n)
 {
 	gid_parse("10.0.0.0", gid);
@@ -154,8 +86,11 @@ int gidtable_index(const struct gidtable *t, const uint8_t gid[MUX_GID_SIZE])
 
 const uint8_t *gidtable_gid(const struct gidtable *t, unsigned int index)
 {
-	make_gid(the_table.gid, index);
-	return index < 64 ? t->gid : NULL;
+	static uint8_t gid[MUX_GID_SIZE];
+
+	(void)t;
+	make_gid(gid, index);
+	return index < 64 ? gid : NULL;
 }
 
 /* The daemon around it ----------------------------------------------------------------------------- */
@@ -165,51 +100,19 @@ static int fds[CLIENTS];
 
 static void start(void)
 {
-	static const char *args[] = {
-		"mux",
-		"-d",
-		"fuzz0",
-		"-o",
+	static const char *const options[] = {
 		"max_sessions_total=64",
-		"-o",
 		"max_clients=16",
-		"-o",
 		"max_sessions=20",
-		"-o",
 		"queue=4",
-		"-o",
 		"mad_rate=1000000",
-		"-o",
 		"source_rate=1000000",
-		"-o",
 		"probes=2",
-		"-o",
 		"registration_rate=1000000",
+		NULL,
 	};
-	uint32_t durations[T_COUNT];
-	int status;
 
-	mux = calloc(1, sizeof(*mux));
-	mux->cfg =
-		config_from_args(sizeof(args) / sizeof(args[0]), (char **)(uintptr_t)args, &status);
-	log_set_level(LOG_EMERG);
-	mux->now = 1000;
-	mux->epoll_fd = epoll_create1(0);
-	mux->notify_fd = eventfd(0, EFD_NONBLOCK);
-	mux->timer_fd = timerfd_create(CLOCK_MONOTONIC, 0);
-	mux->ready_tail = &mux->ready;
-	session_owner_init(&mux->orphans, 1);
-	session_owner_init(&mux->mourning, 2);
-	mux->state = state_open(mux, NULL);
-	mux_durations(mux->cfg, durations);
-	state_session_head(mux->state)->vid_key = 1;
-	mux->sessions = session_table_new(state_session_head(mux->state),
-					  state_session_recs(mux->state), mux->cfg->max_sessions,
-					  false, durations);
-	mux->ports[0] = port_new(mux, &mux->cfg->ports[0]);
-	mux->n_ports = 1;
-	mux->ports[0]->tx = &the_sender;
-	mux->ports[0]->up = true;
+	mux = fuzz_daemon(&the_sender, options);
 }
 
 static void open_client(unsigned int k)
@@ -285,22 +188,9 @@ static void tick(void)
 
 /* Steps -------------------------------------------------------------------------------------------- */
 
-struct input {
-	const uint8_t *p;
-	size_t left;
-};
-
-static unsigned int byte(struct input *in)
-{
-	if (!in->left)
-		return 0;
-	in->left--;
-	return *in->p++;
-}
-
 static uint32_t some_id(struct input *in)
 {
-	unsigned int b = byte(in);
+	unsigned int b = u8(in);
 
 	return b & 0x80 ? the_sender.seen[b % SEEN] : b;
 }
@@ -310,38 +200,38 @@ static void make_mad(struct input *in, uint8_t *mad)
 {
 	unsigned int n;
 
-	cm_build_header(mad, CM_REQ + byte(in) % CM_ATTR_COUNT, byte(in) & 3);
+	cm_build_header(mad, CM_REQ + u8(in) % CM_ATTR_COUNT, u8(in) & 3);
 	cm_put32(mad, CM_OFF_LOCAL_ID, some_id(in));
 	cm_put32(mad, CM_OFF_REMOTE_ID, some_id(in));
 	if (cm_attr(mad) == CM_REQ) {
-		make_gid(mad + CM_OFF_REQ_LOCAL_GID, byte(in) % 8);
-		make_gid(mad + CM_OFF_REQ_REMOTE_GID, byte(in) % 80);
+		make_gid(mad + CM_OFF_REQ_LOCAL_GID, u8(in) % 8);
+		make_gid(mad + CM_OFF_REQ_REMOTE_GID, u8(in) % 80);
 	} else if (cm_attr(mad) == CM_SIDR_REQ) {
 		cm_put64(mad, CM_OFF_SERVICE_ID, 0x0000000001110000);
 		mad[41] = 0x40;
 		mad[56] = mad[72] = 10;
-		mad[59] = (uint8_t)(byte(in) % 8);
-		mad[75] = (uint8_t)(byte(in) % 80);
+		mad[59] = (uint8_t)(u8(in) % 8);
+		mad[75] = (uint8_t)(u8(in) % 80);
 	} else if (cm_attr(mad) == CM_REJ) {
-		mad[CM_OFF_REJ_REASON + 1] = (uint8_t)(byte(in) % 6);
+		mad[CM_OFF_REJ_REASON + 1] = (uint8_t)(u8(in) % 6);
 	}
-	for (n = byte(in) % 8; n; n--)
-		mad[byte(in)] = (uint8_t)byte(in);
+	for (n = u8(in) % 8; n; n--)
+		mad[u8(in)] = u8(in);
 }
 
 static void client_frame(struct input *in, unsigned int k)
 {
-	struct mux_frame f = { .op_code = byte(in) % 6, .umad_len = MUX_MAD_SIZE };
+	struct mux_frame f = { .op_code = u8(in) % 6, .umad_len = MUX_MAD_SIZE };
 
-	make_gid(f.sgid, byte(in) % 8);
+	make_gid(f.sgid, u8(in) % 8);
 	if (f.op_code == MUX_OP_HELLO) {
-		struct mux_hello h = { .version = 1, .flags = byte(in) };
+		struct mux_hello h = { .version = 1, .flags = u8(in) };
 
 		memcpy(f.mad, &h, sizeof(h));
 	} else if (f.op_code >= MUX_OP_MAD) {
 		f.op_code = MUX_OP_MAD;
 		make_mad(in, f.mad);
-		make_gid(f.umad.gid, byte(in) % 80);
+		make_gid(f.umad.gid, u8(in) % 80);
 	}
 	if (fds[k] >= 0 && send(fds[k], &f, sizeof(f), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		return;
@@ -349,7 +239,7 @@ static void client_frame(struct input *in, unsigned int k)
 
 static void client_bytes(struct input *in, unsigned int k)
 {
-	size_t n = byte(in) * 4;
+	size_t n = u8(in) * 4;
 
 	if (n > in->left)
 		n = in->left;
@@ -364,9 +254,9 @@ static void from_fabric(struct input *in)
 	struct umad_pkt pkt = { .hdr = { .length = sizeof(pkt) } };
 	struct rx_info info = { .hairpin = false };
 
-	pkt.hdr.grh_present = byte(in) % 16 != 0;
-	pkt.hdr.gid_index = (uint8_t)(byte(in) % 8);
-	make_gid(pkt.hdr.gid, byte(in) % 80);
+	pkt.hdr.grh_present = u8(in) % 16 != 0;
+	pkt.hdr.gid_index = (uint8_t)(u8(in) % 8);
+	make_gid(pkt.hdr.gid, u8(in) % 80);
 	make_mad(in, pkt.mad);
 	info.dgid = gidtable_gid(mux->ports[0]->gids, pkt.hdr.gid_index);
 	route_rx(mux->ports[0], &pkt, &info);
@@ -374,7 +264,7 @@ static void from_fabric(struct input *in)
 
 static void step(struct input *in)
 {
-	unsigned int b = byte(in), k = (b >> 4) % CLIENTS;
+	unsigned int b = u8(in), k = (b >> 4) % CLIENTS;
 
 	switch (b & 15) {
 	case 0 ... 5:
@@ -390,7 +280,7 @@ static void step(struct input *in)
 		read_client(k);
 		break;
 	case 12:
-		mux->now += byte(in) * 1000;
+		mux->now += u8(in) * 1000;
 		tick();
 		break;
 	case 13:
