@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include "tests/cm/cm_rig.h"
+#include "tests/instrumented.h"
 
 enum {
 	BIG = 1 << 20, /* malloc() maps such a block, and free() unmaps it */
@@ -26,18 +27,6 @@ enum {
 	OFFSET = 4096 * 4 + 8,
 	WAIT_MS = 20000,
 };
-
-/* The allocators of the sanitizers keep what is freed for a while. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define FREE_UNMAPS 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define FREE_UNMAPS 0
-#endif
-#endif
-#ifndef FREE_UNMAPS
-#define FREE_UNMAPS 1
-#endif
 
 /* ------------------------------------------------------------------ ways to lose memory */
 
@@ -277,7 +266,8 @@ static void test_transfers(void **state)
 	(void)state;
 	rig_listen(&rig, "127.0.0.1", 5);
 	for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-		if (ways[i].of_malloc && !FREE_UNMAPS)
+		/* the allocators of the sanitizers keep what is freed for a while */
+		if (ways[i].of_malloc && INSTRUMENTED)
 			continue;
 		for (use = 0; use < USES; use++) {
 			print_message("%s, use %d\n", ways[i].name, use);

@@ -25,32 +25,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/*
- * AddressSanitizer's allocator may stay locked in the child when another thread allocates during
- * fork(), and an instrumented library does not load into a plain shell.
- */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define INSTRUMENTED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define INSTRUMENTED 1
-#endif
-#endif
-#ifndef INSTRUMENTED
-#define INSTRUMENTED 0
-#endif
-
-/* ThreadSanitizer lets no child of a program with threads start threads. */
-#if defined(__SANITIZE_THREAD__)
-#define TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TSAN 1
-#endif
-#endif
-#ifndef TSAN
-#define TSAN 0
-#endif
+#include "tests/instrumented.h"
 
 #define UVERBS "/dev/infiniband/uverbs0"
 
@@ -273,7 +248,8 @@ static void fork_child(void **state)
 	pid_t pid;
 
 	(void)state;
-	if (TSAN)
+	/* ThreadSanitizer lets no child of a program with threads start threads */
+	if (INSTRUMENTED_TSAN)
 		skip();
 	for (i = 0; i < 20; i++) {
 		pid = fork();
@@ -310,6 +286,10 @@ static void fork_among_threads(void **state)
 	pid_t pid;
 
 	(void)state;
+	/*
+	 * AddressSanitizer's allocator may stay locked in the child when another thread allocates
+	 * during fork()
+	 */
 	if (INSTRUMENTED)
 		skip();
 	for (i = 0; i < 3; i++)
@@ -398,6 +378,7 @@ static void exec_with_empty_environment(void **state)
 	pid_t pid;
 
 	(void)state;
+	/* an instrumented library does not load into a plain shell */
 	if (INSTRUMENTED)
 		skip();
 	for (round = 0; round < 3; round++) {

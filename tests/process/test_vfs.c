@@ -24,6 +24,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "tests/instrumented.h"
+
 #define IB    "/sys/class/infiniband/erdma_0"
 #define VERBS "/sys/class/infiniband_verbs"
 #define PCI   "/sys/devices/pcied0a:00/ed0a:00:00.0"
@@ -540,17 +542,6 @@ static void the_real_tree_stays(void **state)
 	assert_int_equal(stat("/sys/class/infinibandx", &st), -1);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define FRAMES_ARE_LARGE true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define FRAMES_ARE_LARGE true
-#endif
-#endif
-#ifndef FRAMES_ARE_LARGE
-#define FRAMES_ARE_LARGE false
-#endif
-
 static void *look_around(void *arg)
 {
 	struct stat st;
@@ -578,7 +569,7 @@ static void small_stacks(void **state)
 	void *done;
 
 	(void)state;
-	if (FRAMES_ARE_LARGE)
+	if (INSTRUMENTED)
 		skip();
 	assert_non_null(getcwd(cwd, sizeof(cwd)));
 	/* so that each function's address has been looked up */
@@ -614,7 +605,7 @@ static void signal_stack(void **state)
 	char *memory;
 
 	(void)state;
-	if (FRAMES_ARE_LARGE)
+	if (INSTRUMENTED)
 		skip();
 	/* what the kernel stores there, and 4 KiB */
 	size = ((least > 0 ? (size_t)least : page) + 2 * page - 1) / page * page;
