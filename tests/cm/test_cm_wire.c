@@ -46,10 +46,11 @@ static void send_all(int fd, const void *buf, size_t len)
 	assert_int_equal(send(fd, buf, len, MSG_NOSIGNAL), len);
 }
 
-static void send_request(int fd, const struct ea_mpa_frame *frame, uint16_t or_flags)
+static void send_frame(int fd, enum ea_mpa_kind kind, const struct ea_mpa_frame *frame,
+		       uint16_t or_flags)
 {
 	uint8_t buf[EA_MPA_FRAME_MAX];
-	size_t len = ea_mpa_encode(EA_MPA_REQUEST, frame, buf, sizeof(buf), NULL);
+	size_t len = ea_mpa_encode(kind, frame, buf, sizeof(buf), NULL);
 
 	assert_true(len);
 	buf[EA_MPA_KEY_LEN] |= (uint8_t)(or_flags >> 8);
@@ -123,7 +124,7 @@ static void test_markers(void **state)
 	(void)state;
 	rig_listen(&rig, "127.0.0.1", 5);
 	fd = tcp_connect(&rig);
-	send_request(fd, &req, 0x8000);
+	send_frame(fd, EA_MPA_REQUEST, &req, 0x8000);
 	expect_reply(fd, &rep, buf);
 	assert_true(rep.reject);
 	expect_end(fd);
@@ -149,7 +150,7 @@ static void quiet_until_first_fpdu(const struct ea_mpa_frame *req, bool peer_sen
 
 	rig_listen(&rig, "127.0.0.1", 5);
 	fd = tcp_connect(&rig);
-	send_request(fd, req, 0);
+	send_frame(fd, EA_MPA_REQUEST, req, 0);
 	event = rig_event(rig.channel, RDMA_CM_EVENT_CONNECT_REQUEST);
 	assert_int_equal(event->param.conn.private_data_len, req->private_len);
 	rig_server_end(&server, event->id);
@@ -256,14 +257,19 @@ static int take_request(int listener, struct ea_mpa_frame *req, uint8_t buf[EA_M
 	return fd;
 }
 
-static void send_reply(int fd, const struct ea_mpa_frame *rep, uint16_t or_flags)
+/*
+ * @client connects to a listener of ours, which stays, with @data.  The connection, and the request as
+ * take_request() gives it.
+ */
+static int take_client(struct rig_end *client, int *listener, const char *data,
+		       struct ea_mpa_frame *req, uint8_t buf[EA_MPA_FRAME_MAX])
 {
-	uint8_t buf[EA_MPA_FRAME_MAX];
-	size_t len = ea_mpa_encode(EA_MPA_REPLY, rep, buf, sizeof(buf), NULL);
+	struct sockaddr_in addr;
 
-	assert_true(len);
-	buf[EA_MPA_KEY_LEN] |= (uint8_t)(or_flags >> 8);
-	send_all(fd, buf, len);
+	*listener = tcp_listen(&addr);
+	rig_client(client, (struct sockaddr *)&addr);
+	rig_connect(client, data, strlen(data));
+	return take_request(*listener, req, buf);
 }
 
 /*
@@ -275,15 +281,11 @@ static void active_to_responder(bool peer_sends)
 	struct ea_mpa_frame req, rep;
 	struct ea_mpa_terms terms;
 	uint8_t buf[EA_MPA_FRAME_MAX];
-	struct sockaddr_in addr;
 	struct rig_end client;
 	int fd, listener;
 	size_t size;
 
-	listener = tcp_listen(&addr);
-	rig_client(&client, (struct sockaddr *)&addr);
-	rig_connect(&client, NULL, 0);
-	fd = take_request(listener, &req, buf);
+	fd = take_client(&client, &listener, "", &req, buf);
 	close(listener);
 	ea_mpa_answer(&req, 1, 1, false, &rep, &terms);
 	assert_int_equal(terms.rtr, EA_MPA_RTR_WRITE);
@@ -324,14 +326,10 @@ static void old_responder(enum old_peer kind, bool accepts)
 	struct ea_mpa_frame req, rep = { .revision = EA_MPA_REV_1 };
 	uint8_t buf[EA_MPA_FRAME_MAX];
 	struct rdma_cm_event *event;
-	struct sockaddr_in addr;
 	struct rig_end client;
 	int fd, listener;
 
-	listener = tcp_listen(&addr);
-	rig_client(&client, (struct sockaddr *)&addr);
-	rig_connect(&client, "hello", 5);
-	fd = take_request(listener, &req, buf);
+	fd = take_client(&client, &listener, "hello", &req, buf);
 	assert_int_equal(req.revision, EA_MPA_REV_2);
 	assert_int_equal(req.private_len, 5);
 	assert_memory_equal(req.private_data, "hello", 5);
@@ -339,7 +337,7 @@ static void old_responder(enum old_peer kind, bool accepts)
 	if (kind == OLD_RESETS)
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
 	if (kind == OLD_REJECTS || kind == OLD_ANSWERS)
-		send_reply(fd, &rep, 0);
+		send_frame(fd, EA_MPA_REPLY, &rep, 0);
 	if (kind == OLD_REJECTS || kind == OLD_ANSWERS)
 		expect_end(fd);
 	else
@@ -353,7 +351,7 @@ static void old_responder(enum old_peer kind, bool accepts)
 	rep.reject = !accepts;
 	rep.private_data = "well";
 	rep.private_len = 4;
-	send_reply(fd, &rep, 0);
+	send_frame(fd, EA_MPA_REPLY, &rep, 0);
 	event = rig_event(client.channel,
 			  accepts ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_REJECTED);
 	assert_int_equal(event->param.conn.private_data_len, 4);
@@ -389,20 +387,16 @@ static void test_no_second_try(void **state)
 	struct ea_mpa_frame req,
 		rep = { .revision = EA_MPA_REV_2, .enhanced = true, .reject = true };
 	uint8_t buf[EA_MPA_FRAME_MAX];
-	struct sockaddr_in addr;
 	struct rig_end client;
 	int fd, listener, how;
 
 	(void)state;
 	for (how = 0; how < 2; how++) {
-		listener = tcp_listen(&addr);
-		rig_client(&client, (struct sockaddr *)&addr);
-		rig_connect(&client, NULL, 0);
-		fd = take_request(listener, &req, buf);
+		fd = take_client(&client, &listener, "", &req, buf);
 		if (how)
 			send_all(fd, "MPA ID", 6);
 		else
-			send_reply(fd, &rep, 0);
+			send_frame(fd, EA_MPA_REPLY, &rep, 0);
 		shutdown(fd, SHUT_WR);
 		rig_expect(client.channel, RDMA_CM_EVENT_REJECTED);
 		expect_end(fd);
@@ -419,18 +413,14 @@ static void bad_terms(const struct ea_mpa_frame *rep, uint8_t code)
 	struct ea_mpa_frame req;
 	uint8_t buf[EA_MPA_FRAME_MAX];
 	struct ea_terminate term;
-	struct sockaddr_in addr;
 	struct rig_end client;
 	struct ea_ddp_hdr hdr;
 	int fd, listener;
 	ssize_t n;
 
-	listener = tcp_listen(&addr);
-	rig_client(&client, (struct sockaddr *)&addr);
-	rig_connect(&client, NULL, 0);
-	fd = take_request(listener, &req, buf);
+	fd = take_client(&client, &listener, "", &req, buf);
 	close(listener);
-	send_reply(fd, rep, 0);
+	send_frame(fd, EA_MPA_REPLY, rep, 0);
 	assert_int_equal(rig_expect(client.channel, RDMA_CM_EVENT_CONNECT_ERROR), -EINVAL);
 	n = receive(fd, buf, sizeof(buf), WAIT_MS);
 	assert_int_equal(n, ea_fpdu_len(EA_DDP_UNTAGGED_LEN + EA_TERMINATE_MIN));
@@ -473,17 +463,13 @@ static void test_marker_reply(void **state)
 	struct ea_mpa_frame req, rep;
 	struct ea_mpa_terms terms;
 	uint8_t buf[EA_MPA_FRAME_MAX];
-	struct sockaddr_in addr;
 	struct rig_end client;
 	int fd, listener;
 
 	(void)state;
-	listener = tcp_listen(&addr);
-	rig_client(&client, (struct sockaddr *)&addr);
-	rig_connect(&client, NULL, 0);
-	fd = take_request(listener, &req, buf);
+	fd = take_client(&client, &listener, "", &req, buf);
 	ea_mpa_answer(&req, 1, 1, false, &rep, &terms);
-	send_reply(fd, &rep, 0x8000);
+	send_frame(fd, EA_MPA_REPLY, &rep, 0x8000);
 	assert_int_equal(rig_expect(client.channel, RDMA_CM_EVENT_REJECTED), -ECONNREFUSED);
 	expect_end(fd);
 	close(listener);
@@ -535,7 +521,7 @@ static void test_long_private_data(void **state)
 	memset(data, 0x5a, sizeof(data));
 	rig_listen(&rig, "127.0.0.1", 5);
 	fd = tcp_connect(&rig);
-	send_request(fd, &req, 0);
+	send_frame(fd, EA_MPA_REQUEST, &req, 0);
 	event = rig_event(rig.channel, RDMA_CM_EVENT_CONNECT_REQUEST);
 	assert_int_equal(event->param.conn.private_data_len, UINT8_MAX);
 	assert_memory_equal(event->param.conn.private_data, data, UINT8_MAX);
