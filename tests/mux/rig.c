@@ -94,6 +94,16 @@ void rig_option(struct rig *r, const char *opt)
 	r->opts[r->n_opts++] = strdup(opt);
 }
 
+void rig_config(struct rig *r, const char *text)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/conf", r->dir);
+	rig_write_file(path, text);
+	rig_option(r, "-c");
+	r->opts[r->n_opts++] = strdup(path);
+}
+
 static void child(struct rig *r, const char *device, const char *prefix)
 {
 	const char *program = r->daemon ? r->daemon : MUX_DAEMON;

@@ -61,6 +61,8 @@ int rig_teardown(void **state);
 void rig_write_file(const char *path, const char *text);
 /* One more option for the daemon's command line, or "key=value" for -o. */
 void rig_option(struct rig *r, const char *opt);
+/* A configuration file, DIR/conf, for its command line. */
+void rig_config(struct rig *r, const char *text);
 /* Starts the daemon and waits until it serves. */
 void rig_start(struct rig *r);
 /* Starts it without waiting. device NULL: fab0. */

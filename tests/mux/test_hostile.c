@@ -21,53 +21,29 @@
 
 #include "tests/mux/rig.h"
 
-static int teardown(void **state)
-{
-	rig_free(*state);
-	return 0;
-}
-
-static void write_file(const char *path, const char *text)
-{
-	FILE *f = fopen(path, "we");
-
-	assert_non_null(f);
-	fputs(text, f);
-	fclose(f);
-}
-
 /* A virtual machine has a socket of its own, "vm1": that is its identity. */
 static int setup_vm(void **state)
 {
 	struct rig *r = rig_new();
-	char path[128], text[1024];
+	char text[1024];
 
-	snprintf(path, sizeof(path), "%s/conf", r->dir);
 	snprintf(text, sizeof(text),
 		 "[port fab0/1]\nlisten = %s\nlisten = %s/vm1\n"
 		 "[rule vm1]\nlisten = %s/vm1\nmax_connections = 3\n[rule rest]\ngids = 10.0.0.2\n",
 		 r->socket, r->dir, r->dir);
-	write_file(path, text);
-	rig_option(r, "-c");
-	r->opts[r->n_opts++] = strdup(path);
+	rig_config(r, text);
 	rig_start(r);
 	*state = r;
 	return 0;
 }
 
-/*
- * A virtual machine is killed, and its successor, connected already, registers the address before the daemon has looked at the
- * death: the successor is the owner, and the sessions of the dead one are spoken for.
- */
-static void successor_before_obituary(void **state)
+/* A process that connects to path, sends a REQ from GA to GP, which is written, and lives until it is killed. */
+static pid_t start_victim(struct rig *r, const char *path)
 {
-	struct rig *r = *state;
-	uint8_t frame[FRAME], answer[FRAME], mad[MAD];
-	int go[2], next, status;
-	char path[128];
+	uint8_t mad[MAD];
 	pid_t pid;
+	int go[2];
 
-	snprintf(path, sizeof(path), "%s/vm1", r->dir);
 	assert_int_equal(pipe(go), 0);
 	pid = fork();
 	if (!pid) {
@@ -83,6 +59,25 @@ static void successor_before_obituary(void **state)
 	}
 	assert_int_equal(read(go[0], mad, 1), 1);
 	rig_expect_write(r, mad, REQ, GP, 1);
+	close(go[0]);
+	close(go[1]);
+	return pid;
+}
+
+/*
+ * A virtual machine is killed, and its successor, connected already, registers the address before the daemon has looked at the
+ * death: the successor is the owner, and the sessions of the dead one are spoken for.
+ */
+static void successor_before_obituary(void **state)
+{
+	struct rig *r = *state;
+	uint8_t frame[FRAME], answer[FRAME], mad[MAD];
+	int next, status;
+	char path[128];
+	pid_t pid;
+
+	snprintf(path, sizeof(path), "%s/vm1", r->dir);
+	pid = start_victim(r, path);
 	next = wire_connect_wait(path, RIG_MS);
 	assert_int_equal(wire_reg(next, GB), 0);
 	/* Request first, death second; the daemon sees both at once. */
@@ -99,8 +94,6 @@ static void successor_before_obituary(void **state)
 	rig_expect_write(r, mad, REJ, GP, 1);
 	assert_int_equal(wire_reg(next, GA), 2);
 	close(next);
-	close(go[0]);
-	close(go[1]);
 }
 
 static void unresolvable(struct rig *r, const uint8_t *a, const uint8_t *b, uint32_t ms)
@@ -116,14 +109,8 @@ static void unresolvable(struct rig *r, const uint8_t *a, const uint8_t *b, uint
 
 static int setup_one_lane(void **state)
 {
-	struct rig *r = rig_new();
-
-	rig_option(r, "lanes=1");
-	rig_option(r, "probes=1");
-	rig_option(r, "unreachable_ms=1");
-	rig_start(r);
-	*state = r;
-	return 0;
+	return rig_setup_with(state,
+			      (const char *[]){ "lanes=1", "probes=1", "unreachable_ms=1", NULL });
 }
 
 static void send_req(int a, uint32_t id, const uint8_t *dst)
@@ -231,7 +218,7 @@ static void wrong_files(void **state)
 
 	snprintf(path, sizeof(path), "%s/file-fab0-1", r->dir);
 	snprintf(prefix, sizeof(prefix), "%s/file", r->dir);
-	write_file(path, text);
+	rig_write_file(path, text);
 	expect_refusal(r, NULL, prefix, "file-fab0-1 is in the way of a socket");
 	expect_content(path, text);
 	snprintf(option, sizeof(option), "control_path=%s", path);
@@ -279,7 +266,7 @@ static void nobody_reads_log(void **state)
 	close(a);
 	/* The rig wants to read it at the end. */
 	unlink(r->log);
-	write_file(r->log, "");
+	rig_write_file(r->log, "");
 	close(in);
 	close(out);
 }
@@ -292,37 +279,16 @@ static int setup_stopped(void **state)
 
 static int setup_one_word(void **state)
 {
-	struct rig *r = rig_new();
-
-	rig_option(r, "built_rate=0/1");
-	rig_start(r);
-	*state = r;
-	return 0;
+	return rig_setup_with(state, (const char *[]){ "built_rate=0/1", NULL });
 }
 
 /* A host asks for the end of connections that never were, and uses up what the mux answers to such: the dead are still spoken for. */
 static void obituary_in_flood(void **state)
 {
 	struct rig *r = *state;
+	pid_t pid = start_victim(r, r->socket);
 	uint8_t mad[MAD];
-	int go[2];
-	pid_t pid;
 
-	assert_int_equal(pipe(go), 0);
-	pid = fork();
-	if (!pid) {
-		int fd;
-
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		fd = wire_connect_wait(r->socket, RIG_MS);
-		mad_req(mad, 1, 1, GA, GP, CA_A, QPN_A, SVC_TCP);
-		if (wire_reg(fd, GA) == 0 && wire_mad(fd, GA, mad) == 0)
-			(void)!write(go[1], "", 1);
-		pause();
-		_exit(0);
-	}
-	assert_int_equal(read(go[0], mad, 1), 1);
-	rig_expect_write(r, mad, REQ, GP, 1);
 	for (uint32_t i = 0; i < 10; i++) {
 		mad_pair(mad, DREQ, 0x100 + i, 0x77000000 + i, i);
 		rig_inject(r, GQ, 1, mad);
@@ -332,8 +298,6 @@ static void obituary_in_flood(void **state)
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	rig_expect_write(r, mad, REJ, GP, 1);
-	close(go[0]);
-	close(go[1]);
 }
 
 /* A machine connects again and again: it has its share, and others have theirs. */
@@ -407,7 +371,7 @@ static void few_files(void **state)
 		close(fd[i]);
 }
 
-#define T2(fn, up) cmocka_unit_test_setup_teardown(fn, up, teardown)
+#define T2(fn, up) cmocka_unit_test_setup_teardown(fn, up, rig_teardown)
 
 int main(void)
 {

@@ -195,17 +195,14 @@ static void metrics_http(void **state)
 static int setup_rules(void **state)
 {
 	struct rig *r = rig_new();
-	char path[128], text[1024];
+	char text[1024];
 
-	snprintf(path, sizeof(path), "%s/conf", r->dir);
 	snprintf(text, sizeof(text),
 		 "[port fab0/1]\nlisten = %s\nlisten = %s/vm1\nmode = 0600\n"
 		 "[rule vm1]\nlisten = %s/vm1\ngids = 10.0.0.2, fe80::/64\nmax_gids = 2\n"
 		 "[rule rest]\ngids = 10.0.0.1\n",
 		 r->socket, r->dir, r->dir);
-	rig_write_file(path, text);
-	rig_option(r, "-c");
-	r->opts[r->n_opts++] = strdup(path);
+	rig_config(r, text);
 	rig_start(r);
 	*state = r;
 	return 0;
@@ -502,11 +499,8 @@ static void two_ports(void **state)
 	second = fabric_add(r->f, "fab1");
 	fabric_set_gid(r->f, second, 5, GA);
 	fabric_carry(r->f, false);
-	snprintf(path, sizeof(path), "%s/conf", r->dir);
 	snprintf(text, sizeof(text), "[port fab1/1]\nlisten = %s/second\n", r->dir);
-	rig_write_file(path, text);
-	rig_option(r, "-c");
-	r->opts[r->n_opts++] = strdup(path);
+	rig_config(r, text);
 	rig_start(r);
 	a = rig_connect_reg(r, GA);
 	snprintf(path, sizeof(path), "%s/second", r->dir);

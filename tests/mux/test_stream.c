@@ -320,27 +320,6 @@ static void duplicate_transaction(void **state)
 	close(a);
 }
 
-/* An established connection whose peer the test plays; returns its id on the wire. */
-static uint32_t established(struct rig *r, int a)
-{
-	uint8_t mad[MAD], in[MAD];
-	uint32_t va;
-
-	mad_req(mad, 0xa001, 0xa001, GA, GP, CA_A, QPN_A, SVC_TCP);
-	assert_int_equal(wire_mad(a, GA, mad), 0);
-	rig_expect_write(r, mad, REQ, GP, 1);
-	va = be32(mad + M_LOCAL);
-	mad_rep(mad, 0x55, va, va, CA_P, QPN_P);
-	rig_inject(r, GP, 1, mad);
-	rig_expect_mad(a, in, REP, GA, GP);
-	/* So that the mux has seen it read. */
-	poll(NULL, 0, 50);
-	mad_pair(mad, RTU, 0xa001, 0x55, 0xa001);
-	assert_int_equal(wire_mad(a, GA, mad), 0);
-	rig_expect_write(r, mad, RTU, GP, 1);
-	return va;
-}
-
 static void send_numbered(struct rig *r, uint32_t va, uint32_t number)
 {
 	uint8_t mad[MAD];
@@ -362,7 +341,7 @@ static void s10_crossing(void **state)
 	struct rig *r = *state;
 	int a = rig_connect_reg(r, GA);
 	uint8_t frame[FRAME], m[FRAME], mad[MAD];
-	uint32_t va = established(r, a);
+	uint32_t va = rig_established(r, a, 0xa001, 0x55);
 
 	/* The request is a MAD. */
 	send_numbered(r, va, 1);
@@ -470,7 +449,7 @@ static void s10_interleavings(void **state)
 	struct rig *r = *state;
 	const unsigned int steps = SLOW ? 15000 : 100000;
 	struct qemu q = { .fd = rig_connect_reg(r, GA) };
-	uint32_t va = established(r, q.fd), sent = 0;
+	uint32_t va = rig_established(r, q.fd, 0xa001, 0x55), sent = 0;
 	uint8_t pkt[PKT_SIZE];
 
 	srandom(1);
