@@ -488,6 +488,21 @@ uint8_t drv_dereg_mr(struct drv *d, uint32_t stag)
 	return drv_cmd(d, 0, 9, body, sizeof(body));
 }
 
+uint64_t drv_pair(struct drv *d, struct drv_cq cq[2], struct drv_qp qp[2], uint32_t key,
+		  uint32_t half)
+{
+	uint64_t buf = vm_alloc(d->vm, 2 * half);
+	uint32_t i;
+
+	assert_int_equal(drv_reg_mr(d, key, 1, buf, 2 * half, DRV_ALL), 0);
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(drv_create_cq(d, &cq[i], 1 + i, 8, 1, true), 0);
+		assert_int_equal(drv_create_qp(d, &qp[i], 1 + i, 1, &cq[i], &cq[i], true), 0);
+	}
+	drv_connect(&qp[0], &qp[1]);
+	return buf;
+}
+
 /* ------------------------------------------------------------------ work requests */
 
 void drv_ring_sq(struct drv_qp *qp)

@@ -121,6 +121,13 @@ enum {
 	DRV_ALL = 0x3c,
 };
 
+/*
+ * Two QPs that are connected with each other, each with its own CQ on event queue 1, and a region @key of twice @half bytes.
+ * Returns the region's bus address.
+ */
+uint64_t drv_pair(struct drv *d, struct drv_cq cq[2], struct drv_qp qp[2], uint32_t key,
+		  uint32_t half);
+
 /* ---- work requests, one SGE, signalled; they ring */
 
 enum {

@@ -33,19 +33,9 @@ struct stand {
 
 static void probe(struct stand *t)
 {
-	int i;
-
 	t->vm.used = 0;
 	drv_probe(&t->d, &t->vm, DRV_72);
-	t->buf = vm_alloc(&t->vm, 2 * BIG);
-	assert_int_equal(drv_reg_mr(&t->d, 0x100, 1, t->buf, 2 * BIG, DRV_ALL), 0);
-	for (i = 0; i < 2; i++) {
-		assert_int_equal(drv_create_cq(&t->d, &t->cq[i], 1 + (uint32_t)i, 8, 1, true), 0);
-		assert_int_equal(drv_create_qp(&t->d, &t->qp[i], 1 + (uint32_t)i, 1, &t->cq[i],
-					       &t->cq[i], true),
-				 0);
-	}
-	drv_connect(&t->qp[0], &t->qp[1]);
+	t->buf = drv_pair(&t->d, t->cq, t->qp, 0x100, BIG);
 }
 
 static void open_stand(struct stand *t)
@@ -89,6 +79,7 @@ static void test_unmap_in_transfer(void **state)
 {
 	struct stand t;
 	struct drv_wc wc;
+	struct drv_wr wr;
 	int i, ended = 0;
 
 	(void)state;
@@ -119,22 +110,18 @@ static void test_unmap_in_transfer(void **state)
 	probe(&t);
 	assert_int_equal(drv_reg_mr(&t.d, 0x200, 1, VM_BUS + VM_MEM / 2, BIG, DRV_ALL), 0);
 	t.vm.posted = true;
+	wr = (struct drv_wr){ .op = WR_WRITE,
+			      .len = BIG,
+			      .lkey = 0x100,
+			      .addr = t.buf,
+			      .rkey = 0x200,
+			      .raddr = VM_BUS + VM_MEM / 2 };
 	for (i = 0; i < 8; i++)
-		drv_post(&t.qp[0], &(struct drv_wr){ .op = WR_WRITE,
-						     .len = BIG,
-						     .lkey = 0x100,
-						     .addr = t.buf,
-						     .rkey = 0x200,
-						     .raddr = VM_BUS + VM_MEM / 2 });
+		drv_post(&t.qp[0], &wr);
 	t.vm.posted = false;
 	assert_int_equal(vm_dma_unmap(&t.vm, VM_BUS + VM_MEM / 2, VM_MEM / 2), 0);
 	/* one at least finds it gone */
-	drv_post(&t.qp[0], &(struct drv_wr){ .op = WR_WRITE,
-					     .len = BIG,
-					     .lkey = 0x100,
-					     .addr = t.buf,
-					     .rkey = 0x200,
-					     .raddr = VM_BUS + VM_MEM / 2 });
+	drv_post(&t.qp[0], &wr);
 	for (i = 0; i < 9 && drv_poll(&t.cq[0], &wc, DRV_WAIT_MS); i++)
 		ended += wc.syndrome != 0;
 	/* those that were sent before have succeeded; the error ends both QPs */

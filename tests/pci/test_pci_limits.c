@@ -187,6 +187,52 @@ static unsigned int open_files(pid_t pid)
 	return n;
 }
 
+/* Two processes of one fabric, and a guest on each that has a CQ. */
+struct fabric {
+	char dir[40];
+	struct server s, far;
+	struct vm vm, peer;
+	struct drv d, peer_d;
+	struct drv_cq here_cq, there_cq;
+};
+
+static void fabric_start(struct fabric *f, unsigned int functions)
+{
+	const char *extra[] = { "-d", f->dir, NULL };
+
+	strcpy(f->dir, "/tmp/erdma-pci-fabric-XXXXXX");
+	assert_non_null(mkdtemp(f->dir));
+	server_start(&f->s, functions, extra);
+	server_start(&f->far, 1, extra);
+}
+
+static void fabric_guests(struct fabric *f)
+{
+	vm_open(&f->vm, &f->s, 0);
+	vm_open(&f->peer, &f->far, 0);
+	drv_probe(&f->d, &f->vm, DRV_72);
+	drv_probe(&f->peer_d, &f->peer, DRV_72);
+	assert_int_equal(drv_create_cq(&f->d, &f->here_cq, 1, 8, 1, true), 0);
+	assert_int_equal(drv_create_cq(&f->peer_d, &f->there_cq, 1, 8, 1, true), 0);
+}
+
+/* A QP on each side. */
+static void fabric_qps(struct fabric *f, struct drv_qp *here, struct drv_qp *there, uint32_t qpn)
+{
+	assert_int_equal(drv_create_qp(&f->d, here, qpn, 1, &f->here_cq, &f->here_cq, true), 0);
+	assert_int_equal(drv_create_qp(&f->peer_d, there, qpn, 1, &f->there_cq, &f->there_cq, true),
+			 0);
+}
+
+static void fabric_stop(struct fabric *f)
+{
+	vm_close(&f->vm);
+	vm_close(&f->peer);
+	server_stop(&f->far);
+	server_stop(&f->s);
+	assert_int_equal(rmdir(f->dir), 0);
+}
+
 /* A guest connects with one on another process until there are no more descriptors for it. */
 static void test_descriptors(void **state)
 {
@@ -197,54 +243,36 @@ static void test_descriptors(void **state)
 	};
 	const struct rlimit low = { FILES, FILES };
 	static struct drv_qp here[QPS], there[QPS];
-	char dir[] = "/tmp/erdma-pci-fabric-XXXXXX";
-	const char *extra[] = { "-d", dir, NULL };
-	struct drv_cq here_cq, there_cq;
-	struct vm vm, other, peer;
-	struct server s, far;
-	struct drv d, peer_d;
+	struct fabric f;
+	struct vm other;
 	uint32_t i;
 	int ms;
 
 	(void)state;
-	assert_non_null(mkdtemp(dir));
-	server_start(&s, 2, extra);
-	server_start(&far, 1, extra);
-	assert_int_equal(prlimit(s.pid, RLIMIT_NOFILE, &low, NULL), 0);
-	vm_open(&other, &s, 1);
-	vm_open(&vm, &s, 0);
-	vm_open(&peer, &far, 0);
-	drv_probe(&d, &vm, DRV_72);
-	drv_probe(&peer_d, &peer, DRV_72);
-	assert_int_equal(drv_create_cq(&d, &here_cq, 1, 8, 1, true), 0);
-	assert_int_equal(drv_create_cq(&peer_d, &there_cq, 1, 8, 1, true), 0);
+	fabric_start(&f, 2);
+	assert_int_equal(prlimit(f.s.pid, RLIMIT_NOFILE, &low, NULL), 0);
+	vm_open(&other, &f.s, 1);
+	fabric_guests(&f);
 	for (i = 0; i < QPS; i++) {
 		struct drv_end end = { .sip = 0x0a000002,
 				       .dip = 0x0a000001,
 				       .sport = (uint16_t)(2000 + i),
 				       .dport = (uint16_t)(2000 + i) };
 
-		assert_int_equal(drv_create_qp(&d, &here[i], 1 + i, 1, &here_cq, &here_cq, true),
-				 0);
-		assert_int_equal(
-			drv_create_qp(&peer_d, &there[i], 1 + i, 1, &there_cq, &there_cq, true), 0);
+		fabric_qps(&f, &here[i], &there[i], 1 + i);
 		assert_int_equal(drv_rts(&there[i], here[i].cookie, &end), 0);
 		end.sip = 0x0a000001;
 		end.dip = 0x0a000002;
 		assert_int_equal(drv_rts(&here[i], there[i].cookie, &end), 0);
 	}
-	for (ms = 0; open_files(s.pid) < FILES / 2 && ms < WAIT_MS; ms += 10)
+	for (ms = 0; open_files(f.s.pid) < FILES / 2 && ms < WAIT_MS; ms += 10)
 		usleep(10000);
-	assert_true(open_files(s.pid) >= FILES / 2);
+	assert_true(open_files(f.s.pid) >= FILES / 2);
 	/* the neighbour's interrupt moves to another processor */
 	vm_wire(&other, 3);
 	vm_close(&other);
-	neighbour(&s);
-	vm_close(&vm);
-	vm_close(&peer);
-	server_stop(&far);
-	server_stop(&s);
-	assert_int_equal(rmdir(dir), 0);
+	neighbour(&f.s);
+	fabric_stop(&f);
 }
 
 /* Many connect to the fabric's socket and say nothing; who has something to say is heard. */
@@ -256,30 +284,17 @@ static void test_silent_callers(void **state)
 	static int silent[CALLERS];
 	const struct drv_wr write = { .op = WR_WRITE };
 	struct drv_end end = { .sip = 0x0a000002, .dip = 0x0a000001, .sport = 1, .dport = 2 };
-	char dir[] = "/tmp/erdma-pci-fabric-XXXXXX";
-	const char *extra[] = { "-d", dir, NULL };
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	struct drv_cq here_cq, there_cq;
 	struct drv_qp here, there;
-	struct server s, far;
-	struct vm vm, peer;
-	struct drv d, peer_d;
 	struct drv_wc wc;
+	struct fabric f;
 	uint32_t i;
 
 	(void)state;
-	assert_non_null(mkdtemp(dir));
-	server_start(&s, 1, extra);
-	server_start(&far, 1, extra);
-	vm_open(&vm, &s, 0);
-	vm_open(&peer, &far, 0);
-	drv_probe(&d, &vm, DRV_72);
-	drv_probe(&peer_d, &peer, DRV_72);
-	assert_int_equal(drv_create_cq(&d, &here_cq, 1, 8, 1, true), 0);
-	assert_int_equal(drv_create_cq(&peer_d, &there_cq, 1, 8, 1, true), 0);
-	assert_int_equal(drv_create_qp(&d, &here, 1, 1, &here_cq, &here_cq, true), 0);
-	assert_int_equal(drv_create_qp(&peer_d, &there, 1, 1, &there_cq, &there_cq, true), 0);
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%d-0.fabric", dir, (int)s.pid);
+	fabric_start(&f, 1);
+	fabric_guests(&f);
+	fabric_qps(&f, &here, &there, 1);
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/%d-0.fabric", f.dir, (int)f.s.pid);
 	for (i = 0; i < CALLERS; i++) {
 		silent[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		assert_int_equal(connect(silent[i], (struct sockaddr *)&addr, sizeof(addr)), 0);
@@ -289,15 +304,11 @@ static void test_silent_callers(void **state)
 	end = (struct drv_end){ .sip = 0x0a000001, .dip = 0x0a000002, .sport = 2, .dport = 1 };
 	assert_int_equal(drv_rts(&there, here.cookie, &end), 0);
 	drv_post(&there, &write);
-	assert_true(drv_poll(&there_cq, &wc, 20000));
+	assert_true(drv_poll(&f.there_cq, &wc, 20000));
 	assert_int_equal(wc.syndrome, 0);
 	for (i = 0; i < CALLERS; i++)
 		close(silent[i]);
-	vm_close(&vm);
-	vm_close(&peer);
-	server_stop(&far);
-	server_stop(&s);
-	assert_int_equal(rmdir(dir), 0);
+	fabric_stop(&f);
 }
 
 /* A path that is taken by what is no socket. */

@@ -33,18 +33,9 @@ struct stand {
 
 static void probe(struct stand *t, enum drv_kind kind)
 {
-	uint32_t i;
-
 	t->vm.used = 0;
 	drv_probe(&t->d, &t->vm, kind);
-	t->buf = vm_alloc(&t->vm, 2 * BIG);
-	assert_int_equal(drv_reg_mr(&t->d, KEY, 1, t->buf, 2 * BIG, DRV_ALL), 0);
-	for (i = 0; i < 2; i++) {
-		assert_int_equal(drv_create_cq(&t->d, &t->cq[i], 1 + i, 8, 1, true), 0);
-		assert_int_equal(
-			drv_create_qp(&t->d, &t->qp[i], 1 + i, 1, &t->cq[i], &t->cq[i], true), 0);
-	}
-	drv_connect(&t->qp[0], &t->qp[1]);
+	t->buf = drv_pair(&t->d, t->cq, t->qp, KEY, BIG);
 }
 
 static void post_write(struct stand *t, uint32_t len)
