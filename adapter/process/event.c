@@ -90,10 +90,6 @@ struct host_evq *host_evq_create(int *read_fd, size_t event_size)
 	q->own_flags = copy >= 0;
 	if (copy < 0)
 		copy = REAL(fcntl)(ends[0], F_DUPFD_CLOEXEC, 0);
-	if (copy < 0) {
-		err = errno;
-		goto err_read;
-	}
 	q->read_fd = host_fd_hide(copy);
 	if (q->read_fd < 0) {
 		err = -q->read_fd;

@@ -374,6 +374,8 @@ int host_fd_hide(int fd)
 	struct fd_slot *slot;
 	int base, high = -1;
 
+	if (fd < 0)
+		return -errno;
 	fd_ready();
 	for (base = fd_hidden_base; high < 0 && base > 64; base /= 2)
 		high = REAL(fcntl)(fd, F_DUPFD_CLOEXEC, base);

@@ -156,7 +156,7 @@ void host_file_put(struct host_file *file);
 /*
  * Move an internal descriptor out of the way of the program: the new number (high, CLOEXEC,
  * protected from close, dup2, closefrom), or -errno with @fd closed.  host_fd_unhide_close() closes
- * it.
+ * it.  @fd may be what the call that makes it returned: where that failed the result is -errno, too.
  */
 int host_fd_hide(int fd);
 void host_fd_unhide_close(int fd);

@@ -374,12 +374,7 @@ int umad_open(struct umad_dev *dev, int flags)
 		ret = -errno;
 		goto err_file;
 	}
-	ret = REAL(fcntl)(fd, F_DUPFD_CLOEXEC, 0);
-	if (ret < 0) {
-		ret = -errno;
-		goto err_fd;
-	}
-	file->event_fd = host_fd_hide(ret);
+	file->event_fd = host_fd_hide(REAL(fcntl)(fd, F_DUPFD_CLOEXEC, 0));
 	if (file->event_fd < 0) {
 		ret = file->event_fd;
 		goto err_fd;

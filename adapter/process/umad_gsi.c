@@ -188,8 +188,6 @@ static void sock_open(struct gsi_sock *sock)
 	int fd, err;
 
 	fd = REAL(socket)(v4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return;
 	fd = host_fd_hide(fd);
 	if (fd < 0)
 		return;
@@ -271,8 +269,6 @@ static void watch_open(struct gsi *gsi)
 	int fd = REAL(socket)(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
 
 	gsi->watch.fd = -1;
-	if (fd < 0)
-		return;
 	fd = host_fd_hide(fd);
 	if (fd < 0)
 		return;

@@ -112,8 +112,6 @@ int cm_socket(int family, int tos)
 {
 	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
 
-	if (fd < 0)
-		return -errno;
 	fd = host_fd_hide(fd);
 	if (fd >= 0 && tos != CM_OPT_UNSET) {
 		if (family == AF_INET6)

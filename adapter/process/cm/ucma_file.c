@@ -48,9 +48,7 @@ static void tokens_withdraw(struct ucma_file *file)
 
 	if (file->drain_fd < 0 && file->tokens > file->nevents) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", file->wait_fd);
-		file->drain_fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-		if (file->drain_fd >= 0)
-			file->drain_fd = host_fd_hide(file->drain_fd);
+		file->drain_fd = host_fd_hide(open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC));
 	}
 	while (file->tokens > file->nevents) {
 		if (file->drain_fd < 0) {
@@ -353,12 +351,7 @@ int ucma_open(int flags)
 	fcntl(file->token_fd, F_SETFL, O_WRONLY | O_NONBLOCK);
 	if (flags & O_NONBLOCK)
 		fcntl(fds[0], F_SETFL, O_NONBLOCK);
-	file->wait_fd = fcntl(fds[0], F_DUPFD_CLOEXEC, 0);
-	if (file->wait_fd < 0) {
-		ret = -errno;
-		goto err_token;
-	}
-	file->wait_fd = host_fd_hide(file->wait_fd);
+	file->wait_fd = host_fd_hide(fcntl(fds[0], F_DUPFD_CLOEXEC, 0));
 	if (file->wait_fd < 0) {
 		ret = file->wait_fd;
 		goto err_token;

@@ -42,7 +42,7 @@ static struct {
 	int epfd, evfd;
 	pthread_t thread;
 	bool running, parked;
-	int load_fd; /* /proc/loadavg, or -1 */
+	int load_fd; /* /proc/loadavg, or negative */
 	unsigned int cpus;
 	struct fd_slot *slots;
 	uint32_t nslots, free_slot, nfds;
@@ -448,12 +448,6 @@ static int start_thread(void)
 	return 0;
 }
 
-/* The result of a call that makes a descriptor, hidden; or -errno. */
-static int hide(int fd)
-{
-	return fd < 0 ? -errno : host_fd_hide(fd);
-}
-
 static int start(void)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = SLOT_NONE };
@@ -462,15 +456,13 @@ static int start(void)
 
 	cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	loop.cpus = cpus > 0 ? (unsigned int)cpus : 1;
-	loop.load_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
-	if (loop.load_fd >= 0)
-		loop.load_fd = host_fd_hide(loop.load_fd);
-	loop.epfd = hide(epoll_create1(EPOLL_CLOEXEC));
+	loop.load_fd = host_fd_hide(open("/proc/loadavg", O_RDONLY | O_CLOEXEC));
+	loop.epfd = host_fd_hide(epoll_create1(EPOLL_CLOEXEC));
 	if (loop.epfd < 0) {
 		ret = loop.epfd;
 		goto err_load;
 	}
-	loop.evfd = hide(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	loop.evfd = host_fd_hide(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (loop.evfd < 0) {
 		ret = loop.evfd;
 		goto err_epfd;
