@@ -31,8 +31,7 @@ struct end {
 struct pci_direct {
 	struct end ends[2];
 	struct pci_loop *loop;
-	struct pci_directs *all;
-	struct pci_direct *prev, *next;
+	struct pci_list place; /* among all */
 	struct pci_func *func; /* in whose turn it moves */
 	struct pci_work work;
 	struct pci_job job;
@@ -232,12 +231,7 @@ static void direct_free(struct pci_direct *pair)
 {
 	pci_work_cancel(&pair->work);
 	pci_job_cancel(&pair->job);
-	if (pair->prev)
-		pair->prev->next = pair->next;
-	else
-		pair->all->first = pair->next;
-	if (pair->next)
-		pair->next->prev = pair->prev;
+	pci_list_remove(&pair->place);
 	free(pair);
 }
 
@@ -295,7 +289,7 @@ static void wants_turn(struct pci_work *work)
 	pci_job_enter(pair->func, &pair->job);
 }
 
-int pci_direct_open(struct pci_directs *all, struct pci_func *a, uint32_t a_qpn, struct pci_func *b,
+int pci_direct_open(struct pci_list *all, struct pci_func *a, uint32_t a_qpn, struct pci_func *b,
 		    uint32_t b_qpn)
 {
 	static const struct ea_conn_attr conn = { .ord = EA_MAX_ORD, .ird = EA_MAX_IRD };
@@ -305,7 +299,6 @@ int pci_direct_open(struct pci_directs *all, struct pci_func *a, uint32_t a_qpn,
 	if (!pair)
 		return ENOMEM;
 	pair->loop = a->loop;
-	pair->all = all;
 	pair->func = a;
 	pair->work.run = wants_turn;
 	pair->job.run = turn;
@@ -314,10 +307,7 @@ int pci_direct_open(struct pci_directs *all, struct pci_func *a, uint32_t a_qpn,
 		pair->ends[i].link.ops = &ops;
 		pair->ends[i].ready = true;
 	}
-	pair->next = all->first;
-	if (pair->next)
-		pair->next->prev = pair;
-	all->first = pair;
+	pci_list_append(all, &pair->place);
 	err = ea_qp_connect(b->core, b_qpn, &pair->ends[1].link, &conn);
 	if (!err)
 		err = ea_qp_connect(a->core, a_qpn, &pair->ends[0].link, &conn);
@@ -329,8 +319,8 @@ int pci_direct_open(struct pci_directs *all, struct pci_func *a, uint32_t a_qpn,
 	return 0;
 }
 
-void pci_directs_close(struct pci_directs *all)
+void pci_directs_close(struct pci_list *all)
 {
-	while (all->first)
-		direct_end(all->first);
+	while (!pci_list_empty(all))
+		direct_end(container_of(all->next, struct pci_direct, place));
 }

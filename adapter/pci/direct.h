@@ -11,22 +11,18 @@
 
 #include <stdint.h>
 
-struct pci_direct;
-struct pci_func;
+#include "adapter/pci/list.h"
 
-/* All that are open, so that they can be closed. */
-struct pci_directs {
-	struct pci_direct *first;
-};
+struct pci_func;
 
 /*
  * Connect QP @a_qpn of @a with QP @b_qpn of @b; both run on one event loop, and if one works in jobs (far.h) they are the
  * same function.  0 or errno; the QPs are then as they
- * were, or see a peer that has gone.
+ * were, or see a peer that has gone.  The pair is in @all, the list of those that are open, until it ends.
  */
-int pci_direct_open(struct pci_directs *all, struct pci_func *a, uint32_t a_qpn, struct pci_func *b,
+int pci_direct_open(struct pci_list *all, struct pci_func *a, uint32_t a_qpn, struct pci_func *b,
 		    uint32_t b_qpn);
 
-void pci_directs_close(struct pci_directs *all);
+void pci_directs_close(struct pci_list *all);
 
 #endif

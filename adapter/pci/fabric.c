@@ -17,8 +17,12 @@ struct pci_fabric *pci_fabric_create(struct pci_loop *loop)
 {
 	struct pci_fabric *fabric = calloc(1, sizeof(*fabric));
 
-	if (fabric)
-		fabric->loop = loop;
+	if (!fabric)
+		return NULL;
+	fabric->loop = loop;
+	pci_list_init(&fabric->streams);
+	pci_list_init(&fabric->directs);
+	pci_list_init(&fabric->waiting);
 	return fabric;
 }
 
@@ -86,12 +90,7 @@ static void wait_end(struct pci_wait *wait)
 	pci_job_cancel(&wait->connect);
 	if (wait->fd >= 0)
 		close(wait->fd);
-	if (wait->prev)
-		wait->prev->next = wait->next;
-	else
-		wait->fabric->waiting = wait->next;
-	if (wait->next)
-		wait->next->prev = wait->prev;
+	pci_list_remove(&wait->place);
 	wait->func->qps[wait->qpn].wait = NULL;
 	free(wait);
 }
@@ -169,10 +168,12 @@ int pci_fabric_join(struct pci_func *func, uint32_t qpn, const struct pci_fabric
 {
 	struct pci_fabric *fabric = func->fabric;
 	struct pci_wait *wait, *other;
+	struct pci_list *pos;
 	int err;
 
 	pci_fabric_leave(func, qpn);
-	for (other = fabric->waiting; other; other = other->next) {
+	for (pos = fabric->waiting.next; pos != &fabric->waiting; pos = pos->next) {
+		other = container_of(pos, struct pci_wait, place);
 		if (!pci_fabric_match(key, &other->key))
 			continue;
 		if (other->func != func && (other->func->far || func->far))
@@ -190,10 +191,8 @@ int pci_fabric_join(struct pci_func *func, uint32_t qpn, const struct pci_fabric
 	wait->func = func;
 	wait->qpn = qpn;
 	wait->key = *key;
-	wait->next = fabric->waiting;
-	if (wait->next)
-		wait->next->prev = wait;
-	fabric->waiting = wait;
+	pci_list_init(&wait->dials);
+	pci_list_insert(&fabric->waiting, &wait->place);
 	func->qps[qpn].wait = wait;
 	wait->fd = -1;
 	wait->expired.run = wait_expired;

@@ -15,7 +15,7 @@ struct pci_net;
 
 /* A QP whose peer is not there yet. */
 struct pci_wait {
-	struct pci_wait *prev, *next;
+	struct pci_list place; /* among those that wait */
 	struct pci_fabric *fabric;
 	struct pci_func *func;
 	uint32_t qpn;
@@ -26,14 +26,13 @@ struct pci_wait {
 	int fd;			/* -1: none */
 	struct pci_timer retry; /* until others are asked again */
 	uint64_t pause_ns;	/* of retry */
-	struct pci_dial *dials; /* others that are being asked */
+	struct pci_list dials;	/* others that are being asked */
 };
 
 struct pci_fabric {
 	struct pci_loop *loop;
-	struct pci_streams streams;
-	struct pci_directs directs;
-	struct pci_wait *waiting;
+	struct pci_list streams, directs;
+	struct pci_list waiting; /* the newest first */
 	struct pci_func **funcs;
 	uint32_t nfuncs;
 	struct pci_net *net; /* NULL: nobody but this process */

@@ -62,7 +62,7 @@ struct share {
 
 /* Asking one process. */
 struct pci_dial {
-	struct pci_dial *prev, *next;
+	struct pci_list place; /* among the wait's */
 	struct pci_wait *wait;
 	struct share *share;
 	struct pci_fd pfd;
@@ -73,7 +73,7 @@ struct pci_dial {
 
 /* Somebody who asks us. */
 struct caller {
-	struct caller *prev, *next;
+	struct pci_list place; /* among the net's */
 	struct pci_net *net;
 	struct pci_fd pfd;
 	struct pci_timer timer;
@@ -98,7 +98,7 @@ struct pci_net {
 	struct sockaddr_storage peers[MAX_PEERS];
 	socklen_t peer_len[MAX_PEERS];
 	unsigned int npeers;
-	struct caller *callers;
+	struct pci_list callers; /* the newest first */
 	unsigned int ncallers;
 };
 
@@ -106,8 +106,10 @@ static struct pci_net *net_get(struct pci_fabric *fabric)
 {
 	if (!fabric->net) {
 		fabric->net = calloc(1, sizeof(*fabric->net));
-		if (fabric->net)
+		if (fabric->net) {
 			fabric->net->fabric = fabric;
+			pci_list_init(&fabric->net->callers);
+		}
 	}
 	return fabric->net;
 }
@@ -133,12 +135,7 @@ static struct share *share_of(struct pci_net *net, const struct pci_func *func)
 
 static void dial_end(struct pci_dial *dial, bool keep_fd)
 {
-	if (dial->prev)
-		dial->prev->next = dial->next;
-	else
-		dial->wait->dials = dial->next;
-	if (dial->next)
-		dial->next->prev = dial->prev;
+	pci_list_remove(&dial->place);
 	pci_fd_del(dial->wait->fabric->loop, &dial->pfd);
 	dial->share->dials--;
 	if (!keep_fd)
@@ -228,10 +225,7 @@ static void dial_start(struct pci_wait *wait, int fd)
 		return;
 	}
 	share->dials++;
-	dial->next = wait->dials;
-	if (dial->next)
-		dial->next->prev = dial;
-	wait->dials = dial;
+	pci_list_append(&wait->dials, &dial->place);
 }
 
 static bool is_ours(const struct pci_net *net, const char *path)
@@ -289,7 +283,7 @@ static void ask(struct pci_wait *wait)
 	const struct pci_net *net = wait->fabric->net;
 
 	/* those who were asked before may not have answered yet: they hold the question */
-	if (!wait->dials) {
+	if (pci_list_empty(&wait->dials)) {
 		if (net->dir)
 			dial_dir(wait, net);
 		dial_hosts(wait, net);
@@ -318,11 +312,11 @@ void pci_net_ask(struct pci_wait *wait)
 
 void pci_net_forget(struct pci_wait *wait)
 {
-	struct pci_dial *dial, *next;
+	struct pci_list *pos, *next;
 
-	for (dial = wait->dials; dial; dial = next) {
-		next = dial->next;
-		dial_end(dial, false);
+	for (pos = wait->dials.next; pos != &wait->dials; pos = next) {
+		next = pos->next;
+		dial_end(container_of(pos, struct pci_dial, place), false);
 	}
 }
 
@@ -332,12 +326,7 @@ static void caller_end(struct caller *c, bool keep_fd)
 {
 	struct pci_net *net = c->net;
 
-	if (c->prev)
-		c->prev->next = c->next;
-	else
-		net->callers = c->next;
-	if (c->next)
-		c->next->prev = c->prev;
+	pci_list_remove(&c->place);
 	net->ncallers--;
 	pci_timer_cancel(&c->timer);
 	pci_fd_del(net->fabric->loop, &c->pfd);
@@ -376,10 +365,13 @@ bool pci_net_claim(struct pci_wait *wait)
 {
 	struct pci_net *net = wait->fabric->net;
 	struct pci_fabric_key key = wait->key;
-	struct caller *c, *next;
+	struct pci_list *pos;
+	struct caller *c;
 
-	for (c = net ? net->callers : NULL; c; c = next) {
-		next = c->next;
+	if (!net)
+		return false;
+	for (pos = net->callers.next; pos != &net->callers; pos = pos->next) {
+		c = container_of(pos, struct caller, place);
 		if (c->known && pci_fabric_match(&c->key, &key))
 			return answer_caller(c, wait);
 	}
@@ -408,7 +400,7 @@ static bool hello_ok(struct caller *c)
 static void caller_ready(struct pci_fd *pfd, uint32_t events)
 {
 	struct caller *c = container_of(pfd, struct caller, pfd);
-	struct pci_wait *wait;
+	struct pci_list *waiting = &c->net->fabric->waiting, *pos;
 	ssize_t n;
 
 	(void)events;
@@ -432,24 +424,27 @@ static void caller_ready(struct pci_fd *pfd, uint32_t events)
 		return;
 	}
 	c->known = true;
-	for (wait = c->net->fabric->waiting; wait; wait = wait->next)
-		if (answer_caller(c, wait))
+	for (pos = waiting->next; pos != waiting; pos = pos->next)
+		if (answer_caller(c, container_of(pos, struct pci_wait, place)))
 			return;
 }
 
 /* Room for one more: those who have not said what they want stand first, the oldest of them. */
 static bool callers_make_room(struct pci_net *net)
 {
-	struct caller *c, *oldest = NULL;
+	struct pci_list *pos;
+	struct caller *c;
 
 	if (net->ncallers < MAX_CALLERS)
 		return true;
-	for (c = net->callers; c; c = c->next)
-		if (!c->known)
-			oldest = c;
-	if (oldest)
-		caller_end(oldest, false);
-	return oldest;
+	for (pos = net->callers.prev; pos != &net->callers; pos = pos->prev) {
+		c = container_of(pos, struct caller, place);
+		if (!c->known) {
+			caller_end(c, false);
+			return true;
+		}
+	}
+	return false;
 }
 
 static void listener_ready(struct pci_fd *pfd, uint32_t events)
@@ -474,10 +469,7 @@ static void listener_ready(struct pci_fd *pfd, uint32_t events)
 		free(c);
 		return;
 	}
-	c->next = net->callers;
-	if (c->next)
-		c->next->prev = c;
-	net->callers = c;
+	pci_list_insert(&net->callers, &c->place);
 	net->ncallers++;
 	c->timer.fire = caller_timeout;
 	pci_timer_set(net->fabric->loop, &c->timer, caller_ns);
@@ -614,14 +606,14 @@ int pci_fabric_add_peer(struct pci_fabric *fabric, const char *where)
 void pci_net_destroy(struct pci_fabric *fabric)
 {
 	struct pci_net *net = fabric->net;
-	struct caller *c, *next;
+	struct pci_list *pos, *next;
 	unsigned int i;
 
 	if (!net)
 		return;
-	for (c = net->callers; c; c = next) {
-		next = c->next;
-		caller_end(c, false);
+	for (pos = net->callers.next; pos != &net->callers; pos = next) {
+		next = pos->next;
+		caller_end(container_of(pos, struct caller, place), false);
 	}
 	for (i = 0; i < net->nlisteners; i++) {
 		pci_fd_del(fabric->loop, &net->listeners[i].pfd);

@@ -22,8 +22,7 @@ static const uint64_t closing_ns = 5000000000ull;
 
 struct pci_stream {
 	struct pci_loop *loop;
-	struct pci_streams *all;
-	struct pci_stream *prev, *next;
+	struct pci_list place; /* among all */
 	struct pci_func *func;
 	struct ea_link *link;
 	struct pci_fd pfd;
@@ -46,12 +45,7 @@ static void stream_free(struct pci_stream *s)
 	pci_fd_del(s->loop, &s->pfd);
 	ea_tcp_destroy(s->link, false);
 	close(s->pfd.fd);
-	if (s->prev)
-		s->prev->next = s->next;
-	else
-		s->all->first = s->next;
-	if (s->next)
-		s->next->prev = s->prev;
+	pci_list_remove(&s->place);
 	free(s);
 }
 
@@ -180,7 +174,7 @@ bool pci_stream_may_have(int fd)
 	return (rlim_t)fd < most;
 }
 
-int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn, int fd)
+int pci_stream_open(struct pci_list *all, struct pci_func *func, uint32_t qpn, int fd)
 {
 	static const struct ea_conn_attr conn = { .ord = EA_MAX_ORD, .ird = EA_MAX_IRD };
 	struct ea_tcp_attr attr = { .fd = fd, .notify = notify };
@@ -193,7 +187,6 @@ int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn
 	if (!s)
 		return ENOMEM;
 	s->loop = func->loop;
-	s->all = all;
 	s->func = func;
 	s->work.run = wants_turn;
 	s->turn.run = turn;
@@ -211,10 +204,7 @@ int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn
 	err = ea_qp_connect(func->core, qpn, s->link, &conn);
 	if (err)
 		goto err_fd;
-	s->next = all->first;
-	if (s->next)
-		s->next->prev = s;
-	all->first = s;
+	pci_list_append(all, &s->place);
 	s->rx_wait = EA_TCP_WAIT_IN;
 	s->notified = true;
 	pci_work_queue(s->loop, &s->work);
@@ -230,12 +220,12 @@ err_stream:
 	return err;
 }
 
-void pci_streams_close(struct pci_streams *all)
+void pci_streams_close(struct pci_list *all)
 {
-	struct pci_stream *s, *next;
+	struct pci_list *pos, *next;
 
-	for (s = all->first; s; s = next) {
-		next = s->next;
-		stream_free(s);
+	for (pos = all->next; pos != all; pos = next) {
+		next = pos->next;
+		stream_free(container_of(pos, struct pci_stream, place));
 	}
 }

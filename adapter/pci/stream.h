@@ -11,14 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct pci_func;
-struct pci_loop;
-struct pci_stream;
+#include "adapter/pci/list.h"
 
-/* All that are open, so that they can be closed. */
-struct pci_streams {
-	struct pci_stream *first;
-};
+struct pci_func;
 
 /*
  * False: @fd is one of the last descriptors that the process may have, which are kept for what clients send and for
@@ -28,9 +23,10 @@ bool pci_stream_may_have(int fd);
 
 /*
  * Connect QP @qpn of @func over the connected socket @fd, which is taken over on success.  0 or errno; EMFILE: see above.
+ * The stream is in @all, the list of those that are open, until it ends.
  */
-int pci_stream_open(struct pci_streams *all, struct pci_func *func, uint32_t qpn, int fd);
+int pci_stream_open(struct pci_list *all, struct pci_func *func, uint32_t qpn, int fd);
 
-void pci_streams_close(struct pci_streams *all);
+void pci_streams_close(struct pci_list *all);
 
 #endif
