@@ -62,11 +62,30 @@ int ucma_connect(struct ucma_file *file, const void *in, size_t in_len, unsigned
 	return ret;
 }
 
+static int accept_id(struct cm_id *id, const struct rdma_ucm_accept *cmd)
+{
+	int ret;
+
+	if (!cmd->conn_param.valid) {
+		/* RoCE: the library has seen the answer to its CONNECT */
+		if (id->dev->mode == HOST_ROCE &&
+		    (id->state == CM_CONNECTED || id->state == CM_DISCONNECT))
+			return 0;
+		return -EINVAL;
+	}
+	if (id->state != CM_REQUESTED)
+		return -EINVAL;
+	id->uid = cmd->uid;
+	ret = cm_setup_accept(id, &cmd->conn_param);
+	if (ret)
+		id->uid = 0;
+	return ret;
+}
+
 int ucma_accept(struct ucma_file *file, const void *in, size_t in_len, unsigned int out_len)
 {
 	const struct rdma_ucm_accept *cmd = in;
 	struct cm_id *id;
-	bool confirms;
 	int ret;
 
 	(void)out_len;
@@ -74,17 +93,8 @@ int ucma_accept(struct ucma_file *file, const void *in, size_t in_len, unsigned 
 		return -EINVAL;
 	engine_lock();
 	ret = ucma_id_dev(file, cmd->id, &id);
-	/* RoCE: the library has seen the answer to its CONNECT */
-	confirms = !ret && id->dev->mode == HOST_ROCE && !cmd->conn_param.valid &&
-		   (id->state == CM_CONNECTED || id->state == CM_DISCONNECT);
-	if (!ret && !confirms && (id->state != CM_REQUESTED || !cmd->conn_param.valid))
-		ret = -EINVAL;
-	if (!ret && !confirms) {
-		id->uid = cmd->uid;
-		ret = cm_setup_accept(id, &cmd->conn_param);
-		if (ret)
-			id->uid = 0;
-	}
+	if (!ret)
+		ret = accept_id(id, cmd);
 	engine_unlock();
 	return ret;
 }
