@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <errno.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,8 +21,7 @@ static const uint64_t work_round_ns = 500000;
 
 struct pci_loop {
 	int epfd;
-	int stop_fd; /* eventfd: a signal may come just before the wait */
-	volatile sig_atomic_t stop;
+	bool stop;
 	int nevents;
 	struct epoll_event events[BATCH]; /* of the round under way */
 	struct pci_list work;		  /* head */
@@ -36,17 +33,13 @@ struct pci_loop {
 
 struct pci_loop *pci_loop_create(void)
 {
-	/* no pci_fd: there is nothing to call */
-	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = NULL };
 	struct pci_loop *loop = calloc(1, sizeof(*loop));
 
 	if (!loop)
 		return NULL;
 	loop->epfd = epoll_create1(EPOLL_CLOEXEC);
-	loop->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (loop->epfd < 0 || loop->stop_fd < 0 ||
-	    epoll_ctl(loop->epfd, EPOLL_CTL_ADD, loop->stop_fd, &ev)) {
-		pci_loop_destroy(loop);
+	if (loop->epfd < 0) {
+		free(loop);
 		return NULL;
 	}
 	pci_list_init(&loop->work);
@@ -57,10 +50,7 @@ struct pci_loop *pci_loop_create(void)
 
 void pci_loop_destroy(struct pci_loop *loop)
 {
-	if (loop->stop_fd >= 0)
-		close(loop->stop_fd);
-	if (loop->epfd >= 0)
-		close(loop->epfd);
+	close(loop->epfd);
 	free(loop);
 }
 
@@ -332,24 +322,12 @@ void pci_loop_once(struct pci_loop *loop, int timeout_ms)
 
 void pci_loop_run(struct pci_loop *loop)
 {
-	uint64_t count;
-	ssize_t n;
-
 	while (!loop->stop)
 		pci_loop_once(loop, -1);
-	n = read(loop->stop_fd, &count, sizeof(count));
-	(void)n;
-	loop->stop = 0;
+	loop->stop = false;
 }
 
 void pci_loop_stop(struct pci_loop *loop)
 {
-	static const uint64_t one = 1;
-	int err = errno;
-	ssize_t n;
-
-	loop->stop = 1;
-	n = write(loop->stop_fd, &one, sizeof(one));
-	(void)n;
-	errno = err;
+	loop->stop = true;
 }

@@ -23,7 +23,7 @@ void pci_loop_destroy(struct pci_loop *loop);
 void pci_loop_run(struct pci_loop *loop);
 /* Wait for at most @timeout_ms (-1: as long as it takes) and serve what is there. */
 void pci_loop_once(struct pci_loop *loop, int timeout_ms);
-/* The current pci_loop_run() ends after this round, or the next one at once. Safe in a signal handler. */
+/* From a callback: the current pci_loop_run() ends after this round, or the next one at once. */
 void pci_loop_stop(struct pci_loop *loop);
 
 /* CLOCK_MONOTONIC in nanoseconds. */

@@ -9,7 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "adapter/pci/fabric.h"
 #include "adapter/pci/func.h"
@@ -26,12 +29,31 @@ struct served {
 	struct pci_server *server;
 };
 
-static struct pci_loop *the_loop;
+struct stopper {
+	struct pci_fd pfd;
+	struct pci_loop *loop;
+};
 
-static void on_signal(int sig)
+static void on_signal(struct pci_fd *pfd, uint32_t events)
 {
-	(void)sig;
-	pci_loop_stop(the_loop);
+	(void)events;
+	pci_loop_stop(container_of(pfd, struct stopper, pfd)->loop);
+}
+
+/* SIGTERM and SIGINT become events of the loop, also those that come while the program starts. */
+static int stop_on_signals(struct stopper *stopper)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	stopper->pfd.events = EPOLLIN;
+	stopper->pfd.ready = on_signal;
+	stopper->pfd.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (stopper->pfd.fd < 0 || sigprocmask(SIG_BLOCK, &set, NULL))
+		return errno;
+	return pci_fd_add(stopper->loop, &stopper->pfd);
 }
 
 static void usage(FILE *out)
@@ -135,21 +157,25 @@ int main(int argc, char **argv)
 		{ NULL, 0, NULL, 0 },
 	};
 	static struct served served[MAX_FUNCTIONS];
-	struct sigaction act = { .sa_handler = on_signal };
+	struct stopper stopper = { .pfd.fd = -1 };
 	struct pci_fabric *fabric;
+	struct pci_loop *loop;
 	unsigned int i, n = 0;
 	bool mapped = true;
 	int opt, ret = 1;
 
-	the_loop = pci_loop_create();
-	fabric = the_loop ? pci_fabric_create(the_loop) : NULL;
+	loop = pci_loop_create();
+	fabric = loop ? pci_fabric_create(loop) : NULL;
 	if (!fabric) {
 		perror("erdma-pci");
 		return 1;
 	}
 	signal(SIGPIPE, SIG_IGN);
-	sigaction(SIGTERM, &act, NULL);
-	sigaction(SIGINT, &act, NULL);
+	stopper.loop = loop;
+	if (stop_on_signals(&stopper)) {
+		perror("erdma-pci: SIGTERM");
+		goto out;
+	}
 	/* the sleeps between two looks at doorbell records are meant as they are */
 	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
 	if (pci_dma_guard()) {
@@ -204,16 +230,18 @@ int main(int argc, char **argv)
 		goto out;
 	}
 	for (i = 0; i < n; i++)
-		if (serve(&served[i], the_loop, fabric, mapped))
+		if (serve(&served[i], loop, fabric, mapped))
 			goto out;
 	puts("ready");
 	fflush(stdout);
-	pci_loop_run(the_loop);
+	pci_loop_run(loop);
 	ret = 0;
 out:
 	for (i = 0; i < n; i++)
 		finish(&served[i], fabric);
 	pci_fabric_destroy(fabric);
-	pci_loop_destroy(the_loop);
+	if (stopper.pfd.fd >= 0)
+		close(stopper.pfd.fd);
+	pci_loop_destroy(loop);
 	return ret;
 }

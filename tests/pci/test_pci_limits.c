@@ -344,7 +344,8 @@ static void test_early_signal(void **state)
 {
 	char dir[] = "/tmp/erdma-pci-early-XXXXXX", args[16][64], path[64], line[256];
 	const char *argv[40] = { ERDMA_PCI, "-q" };
-	unsigned long long caught = 0;
+	const unsigned long long both = 1ULL << (SIGTERM - 1) | 1ULL << (SIGINT - 1);
+	unsigned long long blocked = 0;
 	int i, n = 2, status;
 	pid_t pid;
 	FILE *f;
@@ -364,12 +365,13 @@ static void test_early_signal(void **state)
 		_exit(127);
 	}
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	while (!(caught >> (SIGTERM - 1) & 1)) {
+	/* fork() and exec block all of them for a moment */
+	while (blocked != both) {
 		f = fopen(path, "re");
 		assert_non_null(f);
 		while (fgets(line, sizeof(line), f))
-			if (!strncmp(line, "SigCgt:", 7))
-				caught = strtoull(line + 7, NULL, 16);
+			if (!strncmp(line, "SigBlk:", 7))
+				blocked = strtoull(line + 7, NULL, 16);
 		fclose(f);
 	}
 	assert_int_equal(kill(pid, SIGTERM), 0);
