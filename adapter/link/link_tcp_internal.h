@@ -14,10 +14,10 @@
 
 enum {
 	FPDU_HDR_MAX = EA_FPDU_LEN_SIZE + EA_DDP_HDR_MAX,
-	TX_MSGS = 32,	      /* messages pulled and not done */
-	TX_FRAMES = 64,	      /* FPDUs staged */
-	TX_SCRATCH = 4096,    /* headers, copied payload, trailers of those */
-	TX_BATCH = 512 << 10, /* payload bytes staged at once */
+	TX_MSGS = 32,	       /* messages pulled and not done */
+	TX_FRAMES = 64,	       /* FPDUs staged */
+	TX_SCRATCH = 4096,     /* headers, copied payload, trailers of those */
+	TX_BATCH = 1024 << 10, /* payload bytes staged at once */
 	TX_IOV = 128,
 	TX_CRC_COPY = 128 << 10, /* payload of staged FPDUs, when it must not change any more */
 	RX_CRC_COPY = 64 << 10,	 /* payload of the current FPDU until its CRC is known */

@@ -5,6 +5,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -498,6 +500,27 @@ static void cost_of_large_messages(void **state)
 	pair_close(&pair);
 }
 
+/* Within a host nothing is paced, whatever the system's connections are for the network. */
+static void congestion_control(void **state)
+{
+	static const char *const others[] = { "cubic", "bbr" };
+	char name[16] = "";
+	socklen_t len = sizeof(name);
+	struct rig rig;
+	int fds[2];
+	size_t i;
+
+	(void)state;
+	rig_sockets(fds, true);
+	for (i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		setsockopt(fds[0], IPPROTO_TCP, TCP_CONGESTION, others[i], strlen(others[i]));
+	rig_open(&rig, fds[0], MEM, &(struct rig_options){ 0 });
+	assert_int_equal(getsockopt(fds[0], IPPROTO_TCP, TCP_CONGESTION, name, &len), 0);
+	assert_string_equal(name, "reno");
+	rig_close(&rig);
+	close(fds[1]);
+}
+
 static void create_errors(void **state)
 {
 	static const struct ea_tcp_attr bad[] = {
@@ -574,6 +597,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(over_tcp),
 		cmocka_unit_test(over_socket_pair),
+		cmocka_unit_test(congestion_control),
 		cmocka_unit_test(short_segments),
 		cmocka_unit_test(longest_segments),
 		cmocka_unit_test(small_sockets),

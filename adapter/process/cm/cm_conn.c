@@ -15,7 +15,7 @@
 
 enum {
 	RX_BUDGET = 256 * 1024,
-	TX_BUDGET = 256 * 1024,
+	TX_BUDGET = 1024 * 1024, /* at once: each call ends with a TCP segment that is not full */
 	DRAIN_BYTES = 64 * 1024,
 };
 
