@@ -78,7 +78,8 @@ struct ea_tcp_attr {
 
 /*
  * Create a link; connect it to a QP with ea_qp_connect(dev, qpn, link, ...).  NULL with errno
- * EINVAL (mulpdu, rx_len or fd out of range) or ENOMEM.  Sets TCP_NODELAY on TCP sockets.
+ * EINVAL (mulpdu, rx_len or fd out of range) or ENOMEM.  Sets TCP_NODELAY on TCP sockets, and
+ * the congestion control reno on those whose peer has the same address or one of 127.0.0.0/8.
  */
 struct ea_link *ea_tcp_create(const struct ea_tcp_attr *attr);
 
