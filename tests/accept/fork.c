@@ -179,6 +179,53 @@ static void in_mid_transfer(void **state)
 	ts_buf_close(&remote);
 }
 
+/* What a child posts to a QP of its parent is refused, each time again. */
+static void child_posts(void **state)
+{
+	struct ibv_qp_init_attr_ex attr = {
+		.cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+	};
+	struct ibv_qp_ex *ex;
+	struct ts_buf buf;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	pid_t pid;
+
+	(void)state;
+	ts_buf_open(&buf, LEN);
+	cq = ibv_create_cq(ts_dev()->ctx, 4, NULL, NULL, 0);
+	TS_CHECK(cq);
+	attr.pd = ts_dev()->pd;
+	attr.send_cq = cq;
+	attr.recv_cq = cq;
+	qp = ibv_create_qp_ex(ts_dev()->ctx, &attr);
+	if (!qp) {
+		TS_OK(ibv_destroy_cq(cq));
+		ts_buf_close(&buf);
+		ts_skip("the provider has no ibv_wr_* calls");
+	}
+	ex = ibv_qp_to_qp_ex(qp);
+	pid = fork();
+	TS_CHECK(pid >= 0);
+	if (!pid) {
+		for (int i = 0; i < 3; i++) {
+			ibv_wr_start(ex);
+			ibv_wr_send(ex);
+			ibv_wr_set_sge(ex, buf.mr->lkey, (uintptr_t)buf.p, 1);
+			if (!ibv_wr_complete(ex))
+				_exit(1);
+		}
+		_exit(0);
+	}
+	reap(pid);
+	TS_OK(ibv_destroy_qp(qp));
+	TS_OK(ibv_destroy_cq(cq));
+	ts_buf_close(&buf);
+}
+
 /* ------------------------------------------------------------------ locks */
 
 struct busy {
@@ -449,6 +496,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(then_exec),
 		cmocka_unit_test(then_exit),
 		cmocka_unit_test(in_mid_transfer),
+		cmocka_unit_test(child_posts),
 		cmocka_unit_test(child_is_not_locked),
 		cmocka_unit_test(child_has_its_own_device),
 		cmocka_unit_test(fork_state),

@@ -176,8 +176,11 @@ static int hook_wr_complete(struct ibv_qp_ex *qp)
 	struct engine_qp *eqp = qp_find(hook_find(qp->qp_base.context), qp->qp_base.qp_num);
 	int ret;
 
-	if (!eqp)
+	if (!eqp) {
+		/* gives the lock of the queue back */
+		qp->wr_abort(qp);
 		return EIO;
+	}
 	ret = eqp->wr_complete(qp);
 	kick(&eqp->kick);
 	return ret;
