@@ -215,21 +215,14 @@ static int stat_descriptor(int fd, struct stat *st)
 	return 0;
 }
 
-/*
- * Where a stat-like call leads; for a real file the caller makes its own call with *dirfd and
- * *path.
- */
-static int find_for_stat(int *dirfd, const char **path, int flags, struct vfs_res *res,
-			 struct stat *st)
+/* 1: a node of ours alone; 0: make the real call with *dirfd and *path; -1: failed. */
+static int find_ours(int *dirfd, const char **path, bool follow, struct vfs_res *res)
 {
-	if (!**path && (flags & AT_EMPTY_PATH) && host_fd_ours(*dirfd))
-		return stat_descriptor(*dirfd, st) ? -1 : 1;
-	switch (vfs_lookup(*dirfd, *path, !(flags & AT_SYMLINK_NOFOLLOW), res)) {
+	switch (vfs_lookup(*dirfd, *path, follow, res)) {
 	case VFS_NODE:
-		if (res->real_too)
-			break;
-		vfs_stat(res->node, st);
-		return 1;
+		if (!res->real_too)
+			return 1;
+		break;
 	case VFS_ERROR:
 		return fail(res->err);
 	case VFS_REAL_PATH:
@@ -240,6 +233,23 @@ static int find_for_stat(int *dirfd, const char **path, int flags, struct vfs_re
 	*dirfd = AT_FDCWD;
 	*path = res->path;
 	return 0;
+}
+
+/*
+ * Where a stat-like call leads; for a real file the caller makes its own call with *dirfd and
+ * *path.
+ */
+static int find_for_stat(int *dirfd, const char **path, int flags, struct vfs_res *res,
+			 struct stat *st)
+{
+	int ret;
+
+	if (!**path && (flags & AT_EMPTY_PATH) && host_fd_ours(*dirfd))
+		return stat_descriptor(*dirfd, st) ? -1 : 1;
+	ret = find_ours(dirfd, path, !(flags & AT_SYMLINK_NOFOLLOW), res);
+	if (ret > 0)
+		vfs_stat(res->node, st);
+	return ret;
 }
 
 static int do_stat(int dirfd, const char *path, struct stat *st, int flags)
@@ -505,45 +515,33 @@ INTERPOSE char *canonicalize_file_name(const char *path)
 
 /* ------------------------------------------------------------ extended attributes, file systems */
 
-/* 1: @path is a node of ours alone; 0: make the real call with *path; -1: failed. */
-static int find_ours(const char **path, bool follow, struct vfs_res *res)
+static int find_path(const char **path, bool follow, struct vfs_res *res)
 {
-	switch (vfs_lookup(AT_FDCWD, *path, follow, res)) {
-	case VFS_NODE:
-		if (!res->real_too)
-			return 1;
-		break;
-	case VFS_ERROR:
-		return fail(res->err);
-	case VFS_REAL_PATH:
-		break;
-	default:
-		return 0;
-	}
-	*path = res->path;
-	return 0;
+	int dirfd = AT_FDCWD;
+
+	return vfs_elsewhere(dirfd, *path) ? 0 : find_ours(&dirfd, path, follow, res);
 }
 
-#define DEFINE_GETXATTR(fn, follow)                                                             \
-	INTERPOSE ssize_t fn(const char *path, const char *name, void *value, size_t size)      \
-	{                                                                                       \
-		struct vfs_res res;                                                             \
-		int found = vfs_elsewhere(AT_FDCWD, path) ? 0 : find_ours(&path, follow, &res); \
-                                                                                                \
-		if (found)                                                                      \
-			return found < 0 ? -1 : fail(ENODATA);                                  \
-		return REAL(fn)(path, name, value, size);                                       \
+#define DEFINE_GETXATTR(fn, follow)                                                        \
+	INTERPOSE ssize_t fn(const char *path, const char *name, void *value, size_t size) \
+	{                                                                                  \
+		struct vfs_res res;                                                        \
+		int found = find_path(&path, follow, &res);                                \
+                                                                                           \
+		if (found)                                                                 \
+			return found < 0 ? -1 : fail(ENODATA);                             \
+		return REAL(fn)(path, name, value, size);                                  \
 	}
 
-#define DEFINE_LISTXATTR(fn, follow)                                                            \
-	INTERPOSE ssize_t fn(const char *path, char *list, size_t size)                         \
-	{                                                                                       \
-		struct vfs_res res;                                                             \
-		int found = vfs_elsewhere(AT_FDCWD, path) ? 0 : find_ours(&path, follow, &res); \
-                                                                                                \
-		if (found)                                                                      \
-			return found < 0 ? -1 : 0;                                              \
-		return REAL(fn)(path, list, size);                                              \
+#define DEFINE_LISTXATTR(fn, follow)                                    \
+	INTERPOSE ssize_t fn(const char *path, char *list, size_t size) \
+	{                                                               \
+		struct vfs_res res;                                     \
+		int found = find_path(&path, follow, &res);             \
+                                                                        \
+		if (found)                                              \
+			return found < 0 ? -1 : 0;                      \
+		return REAL(fn)(path, list, size);                      \
 	}
 
 DEFINE_GETXATTR(getxattr, true)
@@ -567,7 +565,7 @@ static void sysfs_statfs(struct statfs *buf)
 static int do_statfs(const char *path, struct statfs *buf)
 {
 	struct vfs_res res;
-	int found = find_ours(&path, true, &res);
+	int found = find_path(&path, true, &res);
 
 	if (found < 0)
 		return -1;
