@@ -25,6 +25,7 @@ struct snapshot {
 	uint8_t gid[GIDTABLE_MAX][MUX_GID_SIZE];
 	bool valid[GIDTABLE_MAX];
 	bool v2[GIDTABLE_MAX];
+	unsigned int asked; /* requests when its reading began */
 };
 
 struct gidtable {
@@ -35,7 +36,8 @@ struct gidtable {
 	int netlink_fd; /* -1: none, then only the timer */
 	pthread_t thread;
 	pthread_mutex_t lock;
-	bool stop; /* under lock */
+	bool stop;	    /* under lock */
+	unsigned int asked; /* requests so far; under lock */
 	/* Three that change places: the thread fills work, the loop looks at current. */
 	bool fresh;		  /* under lock: pending is newer than current */
 	struct snapshot *pending; /* under lock */
@@ -43,11 +45,14 @@ struct gidtable {
 	struct snapshot store[3];
 };
 
-static void scan(const struct gidtable *t, struct snapshot *s)
+static void scan(struct gidtable *t, struct snapshot *s)
 {
 	char path[192], text[64];
 
 	memset(s, 0, sizeof(*s));
+	pthread_mutex_lock(&t->lock);
+	s->asked = t->asked;
+	pthread_mutex_unlock(&t->lock);
 	for (unsigned int i = 0; i < GIDTABLE_MAX; i++) {
 		snprintf(path, sizeof(path), "%s/gids/%u", t->dir, i);
 		if (file_read_text(path, text, sizeof(text)) < 0) {
@@ -207,12 +212,23 @@ bool gidtable_update(struct gidtable *t)
 	return fresh;
 }
 
-void gidtable_refresh(struct gidtable *t)
+unsigned int gidtable_refresh(struct gidtable *t)
 {
+	unsigned int request;
 	uint64_t one = 1;
 
+	pthread_mutex_lock(&t->lock);
+	request = ++t->asked;
+	pthread_mutex_unlock(&t->lock);
+	/* fails only when the counter is full, and then the thread is awake */
 	if (write(t->wake_fd, &one, sizeof(one)) < 0)
-		return;
+		return request;
+	return request;
+}
+
+bool gidtable_served(const struct gidtable *t, unsigned int request)
+{
+	return (int)(t->current->asked - request) >= 0;
 }
 
 int gidtable_index(const struct gidtable *t, const uint8_t gid[MUX_GID_SIZE])

@@ -27,8 +27,13 @@ void gidtable_free(struct gidtable *t);
 
 /* Takes over the newest snapshot. True if there was a newer one. */
 bool gidtable_update(struct gidtable *t);
-/* Asks for a new snapshot soon. Many requests in a row are served by one. */
-void gidtable_refresh(struct gidtable *t);
+/*
+ * Asks for a new snapshot soon. Many requests in a row are served by one. Returns the number of the request, to be asked
+ * about with gidtable_served(): the next snapshot may have been begun before.
+ */
+unsigned int gidtable_refresh(struct gidtable *t);
+/* Was the current snapshot begun after that request? */
+bool gidtable_served(const struct gidtable *t, unsigned int request);
 
 /* Index of a GID, or -1. */
 int gidtable_index(const struct gidtable *t, const uint8_t gid[MUX_GID_SIZE]);

@@ -204,6 +204,7 @@ struct mux_port {
 	struct path_table *paths; /* NULL but on InfiniBand */
 	struct node_queue parked; /* sources not yet in the GID table; frame: sgid and packet */
 	uint64_t parked_at_ms;
+	unsigned int parked_request; /* of the snapshot that the last of them waits for */
 	struct listener *listeners;
 	struct port_stats stats;
 };

@@ -118,7 +118,10 @@ static int send_out(struct mux_port *p, const uint8_t *src, const struct session
 	return peers_send(p->peers, &pkt, client_serial);
 }
 
-/* The host got the address a moment ago, and the GID table's snapshot is older: the MAD waits for the next. */
+/*
+ * The host got the address a moment ago, and the GID table's snapshot is older: the MAD waits for one that is begun
+ * from now on.
+ */
 static bool park(struct mux_port *p, const uint8_t *src, const struct session_addr *to,
 		 const uint8_t *mad)
 {
@@ -135,10 +138,9 @@ static bool park(struct mux_port *p, const uint8_t *src, const struct session_ad
 	node->frame.umad.sl = to->sl;
 	node->frame.umad.path_bits = to->path_bits;
 	memcpy(node->frame.mad, mad, MUX_MAD_SIZE);
-	if (!p->parked.count) {
+	if (!p->parked.count)
 		p->parked_at_ms = p->mux->now;
-		gidtable_refresh(p->gids);
-	}
+	p->parked_request = gidtable_refresh(p->gids);
 	queue_push(&p->parked, node);
 	mux_need_timer(p->mux);
 	return true;
@@ -149,6 +151,7 @@ void route_unpark(struct mux_port *p)
 	unsigned int n = p->parked.count;
 	struct session_addr to = { .lid = 0 };
 	struct mux_node *node;
+	bool last = gidtable_served(p->gids, p->parked_request);
 	int why;
 
 	while (n--) {
@@ -158,6 +161,10 @@ void route_unpark(struct mux_port *p)
 		to.sl = node->frame.umad.sl;
 		to.path_bits = node->frame.umad.path_bits;
 		why = send_out(p, node->frame.sgid, &to, node->frame.mad, 0);
+		if (why == DROP_NO_SOURCE_INDEX && !last) {
+			queue_push(&p->parked, node);
+			continue;
+		}
 		if (why)
 			p->stats.drop[why]++;
 		node_put(p->mux, node);

@@ -457,6 +457,33 @@ static void s6_loopback(void **state)
 	close(b);
 }
 
+/*
+ * An address comes while the table is being read for another reason: what is sent from it at once does not fall to
+ * that older reading.
+ */
+static void s6_late_address(void **state)
+{
+	struct rig *r = *state;
+	int a = rig_connect_reg(r, GA), b = rig_connect_reg(r, GB);
+	uint8_t mad[MAD], far[16];
+
+	/* a long table, which takes its time */
+	gid4(far, 0x0a0000fd);
+	fabric_set_gid(r->f, r->port, 255, far);
+	for (unsigned int i = 1; i <= 100; i++) {
+		gid4(far, 0x0a000100 + i);
+		/* has the table read, which has no such address yet */
+		assert_int_equal(wire_reg(b, far), 0);
+		fabric_set_gid(r->f, r->port, 5, far);
+		mad_req(mad, i, i, far, GA, CA_B, QPN_B, SVC_TCP);
+		assert_int_equal(wire_mad(b, far, mad), 0);
+		rig_expect_mad(a, mad, REQ, GA, far);
+		assert_int_equal(wire_unreg(b, far), 0);
+	}
+	close(a);
+	close(b);
+}
+
 static void sidr_addrs(uint8_t *mad, const uint8_t *src, const uint8_t *dst)
 {
 	mad[41] = 0x40;
@@ -659,6 +686,7 @@ int main(void)
 		T(s6_local),
 		T(s6_not_on_host),
 		cmocka_unit_test_setup_teardown(s6_loopback, setup_no_hairpin, rig_teardown),
+		cmocka_unit_test_setup_teardown(s6_late_address, setup_no_hairpin, rig_teardown),
 		T(s7_sidr),
 		T(other_messages),
 		T(alternate_paths),
