@@ -9,6 +9,8 @@
 #ifndef EA_LIBC_H
 #define EA_LIBC_H
 
+#include "adapter/process/tsan.h"
+
 /* The next definition of @name; ends the process with a message when there is none. */
 void *libc_lookup(const char *name);
 
@@ -24,7 +26,7 @@ void *libc_lookup(const char *name);
 	})
 
 /* Marks the functions that this library offers in the C library's place. */
-#define INTERPOSE __attribute__((visibility("default")))
+#define INTERPOSE UNWATCHED __attribute__((visibility("default")))
 
 /*
  * The name that programs built for large files call.  Where long has 64 bits both names take the

@@ -23,4 +23,10 @@ static inline void tsan_release(void *addr)
 		__tsan_release(addr);
 }
 
+/*
+ * What a sanitizer calls while it reports: were it watched, ThreadSanitizer would report inside of its report,
+ * and wait for itself.
+ */
+#define UNWATCHED __attribute__((no_sanitize("thread")))
+
 #endif

@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 #include "adapter/process/fdtab.h"
+#include "adapter/process/tsan.h"
 
 enum vnode_type {
 	VNODE_DIR,
@@ -69,7 +70,7 @@ struct vnode *vfs_root(void);
 /* ---- looking */
 
 /* May the absolute @path lead into the tree?  Cheap; true needs a vfs_resolve(). */
-static inline bool vfs_absolute(const char *path)
+UNWATCHED static inline bool vfs_absolute(const char *path)
 {
 	if (path[0] != '/')
 		return false;
@@ -121,7 +122,7 @@ const char *vfs_cwd_entry(void);
  * real call's matter; the compiler, which knows such paths as never NULL, must not take the test
  * away.
  */
-static inline bool vfs_elsewhere(int dirfd, const char *path)
+UNWATCHED static inline bool vfs_elsewhere(int dirfd, const char *path)
 {
 	struct vnode *cwd;
 
