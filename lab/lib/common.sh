@@ -51,10 +51,13 @@ need() {
 as_root() {
 	if ((EUID == 0)); then
 		"$@"
-	elif command -v sudo >/dev/null; then
-		sudo "$@"
-	else
+	elif ! command -v sudo >/dev/null; then
 		lack "as root, run: $*"
+	elif [[ -z $terminal ]] && ! sudo -n true 2>/dev/null; then
+		# nobody is there to be asked
+		lack "sudo wants a password; as root, run: $*"
+	else
+		sudo "$@"
 	fi
 }
 

@@ -30,9 +30,9 @@ private_apt() {
 	done
 	[[ -e $keyring ]] || { echo "$keyring is missing: is this Debian?"; return 1; }
 	mirror=$(debian_mirror) || return
-	mkdir -p "$dir"/lists/partial "$dir"/cache/archives/partial
+	mkdir -p "$dir"/lists/partial "$dir"/cache/archives/partial || return
 	printf '%s\n' "Types: $3" "URIs: $mirror" "Suites: $2" 'Components: main' \
-		"Signed-By: $keyring" >"$dir/source.sources"
+		"Signed-By: $keyring" >"$dir/source.sources" || return
 	apt_options=(-q -o "Dir::Etc::sourcelist=$dir/source.sources" -o Dir::Etc::sourceparts=/dev/null
 		-o "Dir::State::lists=$dir/lists" -o "Dir::Cache=$dir/cache" -o Debug::NoLocking=1
 		-o "APT::Sandbox::User=$(id -un)" -o Acquire::Languages=none -o Acquire::Retries=3)
