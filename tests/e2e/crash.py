@@ -10,10 +10,12 @@ import time
 from cases import PORTS, Case, Site
 from stand import TCP_ESTABLISHED, Place, Program, Stop, snapshot, tcp_sockets, wait_listen
 
-# perftest looks at completions only: where it waits for a credit with nothing outstanding, it does not
-# see that its peer has gone, and ends when its time is up.
-DURATION = 15
-END_SECONDS = 40
+DURATION = 60
+END_SECONDS = 20
+# perftest looks at completions only: where ib_send_bw waits for a credit with nothing outstanding, it does
+# not see that its peer has gone, and ends when its time is up.
+SEND_DURATION = 15
+SEND_END_SECONDS = 40
 
 
 def start_pair(here, server, client):
@@ -34,7 +36,11 @@ def start_pair(here, server, client):
                 break
             time.sleep(0.005)
         else:
-            return passive, active
+            # for a moment a connection that is refused looks like one
+            time.sleep(0.1 if connections > 1 else 0)
+            if active.running() and tcp_sockets(port, TCP_ESTABLISHED) >= connections:
+                return passive, active
+            active.wait(5)
         if "REJECTED" not in active.text():
             break
         passive.kill()
@@ -42,7 +48,7 @@ def start_pair(here, server, client):
     raise Stop("the pair does not connect")
 
 
-def kill_one(here, server, client, victim, rounds, expect=None):
+def kill_one(here, server, client, victim, rounds, seconds=END_SECONDS, expect=None):
     """
     @victim is "server" or "client"; the survivor must end by itself, not by a signal, and say what
     it saw (@expect).  The moments are random, the seed is printed with a failure.
@@ -58,10 +64,10 @@ def kill_one(here, server, client, victim, rounds, expect=None):
             raise Stop(f"round {index}, seed {seed}: the {victim} had ended before it was killed")
         dead.kill()
         # erdma-run is replaced by the program, so the group is the program itself
-        code = survivor.wait(END_SECONDS)
+        code = survivor.wait(seconds)
         other = "client" if victim == "server" else "server"
         if code is None:
-            raise Stop(f"round {index}, seed {seed}: the {other} still runs {END_SECONDS} s after "
+            raise Stop(f"round {index}, seed {seed}: the {other} still runs {seconds} s after "
                        f"the {victim} was killed")
         # perftest crashes by itself when its second connection is refused
         if code < 0 and "REJECTED" not in survivor.text():
@@ -115,8 +121,10 @@ def cases(quick):
             for program in ("ib_send_bw", "ib_write_bw", "ib_read_bw"):
                 if quick and program != "ib_send_bw":
                     continue
-                common = [program, "-R", "-F", "-p", "PORT", "-D", DURATION]
+                duration, seconds = ((SEND_DURATION, SEND_END_SECONDS) if program == "ib_send_bw"
+                                     else (DURATION, END_SECONDS))
+                common = [program, "-R", "-F", "-p", "PORT", "-D", duration]
                 found.append(Case(f"kill -9 {program} {victim} {provider}", kill_one, here, common,
-                                  common + ["ADDR"], victim, max(rounds // 2, 1)))
+                                  common + ["ADDR"], victim, max(rounds // 2, 1), seconds))
         found.append(Case(f"idle rping server {provider}", idle_cpu, here))
     return found
