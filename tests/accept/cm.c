@@ -169,9 +169,9 @@ static void backlog_of(int backlog, int clients)
 	int established = 0, rejected = 0, requests = 0;
 	struct rdma_cm_id **ids = calloc((size_t)clients, sizeof(*ids));
 	bool *refused = calloc((size_t)clients, sizeof(*refused));
-	uint64_t limit = ts_now() + TS_WAIT_MS * 1000000ull;
 	struct rdma_cm_event *event;
 	struct cm_listener l;
+	uint64_t limit;
 
 	TS_CHECK(c && ids && refused);
 	cm_open_listener(&l, backlog);
@@ -179,6 +179,7 @@ static void backlog_of(int backlog, int clients)
 		cm_start_client(&c[i], l.port, &i, sizeof(i));
 	/* nothing is fetched meanwhile: requests beyond the limit are refused now */
 	ts_sleep_ms(300);
+	limit = ts_now() + TS_WAIT_MS * 1000000ull;
 	while (requests + rejected < clients) {
 		int which;
 

@@ -24,13 +24,10 @@
 
 #include <cmocka.h>
 
+#include "tests/instrumented.h"
 #include "tests/mux/rig.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOW 1
-#else
-#define SLOW 0
-#endif
+#define SLOW INSTRUMENTED
 
 #define CLIENTS	  16
 #define CONNS	  (SLOW ? 300 : 900)

@@ -339,16 +339,29 @@ static void test_wrong_path(void **state)
 	unlink(path);
 }
 
+static unsigned long long blocked_signals(const char *path)
+{
+	unsigned long long set = 0;
+	FILE *f = fopen(path, "re");
+	char line[256];
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, "SigBlk:", 7))
+			set = strtoull(line + 7, NULL, 16);
+	fclose(f);
+	return set;
+}
+
 /* The supervisor changes its mind while the program still starts. */
 static void test_early_signal(void **state)
 {
-	char dir[] = "/tmp/erdma-pci-early-XXXXXX", args[16][64], path[64], line[256];
+	char dir[] = "/tmp/erdma-pci-early-XXXXXX", args[16][64], path[64];
 	const char *argv[40] = { ERDMA_PCI, "-q" };
 	const unsigned long long both = 1ULL << (SIGTERM - 1) | 1ULL << (SIGINT - 1);
-	unsigned long long blocked = 0;
+	unsigned long long own;
 	int i, n = 2, status;
 	pid_t pid;
-	FILE *f;
 
 	(void)state;
 	assert_non_null(mkdtemp(dir));
@@ -357,6 +370,7 @@ static void test_early_signal(void **state)
 		argv[n++] = "-f";
 		argv[n++] = args[i];
 	}
+	own = blocked_signals("/proc/self/status");
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
@@ -366,14 +380,8 @@ static void test_early_signal(void **state)
 	}
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	/* fork() and exec block all of them for a moment */
-	while (blocked != both) {
-		f = fopen(path, "re");
-		assert_non_null(f);
-		while (fgets(line, sizeof(line), f))
-			if (!strncmp(line, "SigBlk:", 7))
-				blocked = strtoull(line + 7, NULL, 16);
-		fclose(f);
-	}
+	while (blocked_signals(path) != (own | both))
+		assert_int_equal(waitpid(pid, &status, WNOHANG), 0);
 	assert_int_equal(kill(pid, SIGTERM), 0);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
