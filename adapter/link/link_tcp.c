@@ -88,7 +88,10 @@ static bool within_host(int fd)
 		return own.in.sin_addr.s_addr == peer.in.sin_addr.s_addr ||
 		       ntohl(peer.in.sin_addr.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
 	case AF_INET6:
-		return !memcmp(&own.in6.sin6_addr, &peer.in6.sin6_addr, sizeof(peer.in6.sin6_addr));
+		return !memcmp(&own.in6.sin6_addr, &peer.in6.sin6_addr,
+			       sizeof(peer.in6.sin6_addr)) ||
+		       (IN6_IS_ADDR_V4MAPPED(&peer.in6.sin6_addr) &&
+			peer.in6.sin6_addr.s6_addr[12] == IN_LOOPBACKNET);
 	}
 	return false;
 }
@@ -130,7 +133,7 @@ struct ea_link *ea_tcp_create(const struct ea_tcp_attr *attr)
 	tcp->rx.tail = attr->rx_len;
 	/* fails on sockets that never delay anyway */
 	setsockopt(attr->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	/* there is no network to be fair to, and what paces (bbr) costs a third of the bandwidth */
+	/* there is no network to be fair to, and what paces segments (bbr) costs a third of the bandwidth */
 	if (within_host(attr->fd))
 		setsockopt(attr->fd, IPPROTO_TCP, TCP_CONGESTION, reno, sizeof(reno) - 1);
 	return &tcp->link;

@@ -500,7 +500,7 @@ static void cost_of_large_messages(void **state)
 	pair_close(&pair);
 }
 
-/* Within a host nothing is paced, whatever the system's connections are for the network. */
+/* Within a host connections have reno, whatever the system's have for the network. */
 static void congestion_control(void **state)
 {
 	static const char *const others[] = { "cubic", "bbr" };
