@@ -183,7 +183,8 @@ static int bind_path(struct listener *l, const struct listen_config *cfg)
 	snprintf(lock, sizeof(lock), "%s.lock", cfg->path);
 	err = lock_path(l, lock);
 	if (err && err != EWOULDBLOCK) {
-		fprintf(stderr, "rdmacm-mux: cannot lock %s: %s\n", lock, strerror(err));
+		fprintf(stderr, "rdmacm-mux: cannot lock %s: %s%s\n", lock, strerror(err),
+			err == EACCES ? " (-s PREFIX puts the socket elsewhere)" : "");
 		return err;
 	}
 	if (err) {

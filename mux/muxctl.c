@@ -342,6 +342,8 @@ static int run(struct ctl *ctl, const char *cmd)
 		json_object_set_new(req, "level", json_string(ctl->arg));
 		status = run_once(ctl, req, NULL);
 	} else {
+		fprintf(stderr, "rdmacm-muxctl: %s: no such command, or its argument is missing\n",
+			cmd);
 		usage(stderr);
 	}
 	json_decref(req);

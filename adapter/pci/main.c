@@ -71,7 +71,7 @@ static void usage(FILE *out)
 	      "                            the guest rings in shared memory where its monitor can map\n"
 	      "                            it (default), or always by message\n"
 	      "  -v, --verbose             tell more; -q, --quiet: errors only\n"
-	      "  -h, --help\n",
+	      "  -h, --help; -V, --version\n",
 	      out);
 }
 
@@ -154,6 +154,7 @@ int main(int argc, char **argv)
 		{ "verbose", no_argument, NULL, 'v' },
 		{ "quiet", no_argument, NULL, 'q' },
 		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
 		{ NULL, 0, NULL, 0 },
 	};
 	static struct served served[MAX_FUNCTIONS];
@@ -182,7 +183,7 @@ int main(int argc, char **argv)
 		perror("erdma-pci: SIGBUS");
 		goto out;
 	}
-	while ((opt = getopt_long(argc, argv, "f:d:l:p:b:vqh", options, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "f:d:l:p:b:vqhV", options, NULL)) != -1) {
 		int err = 0;
 
 		switch (opt) {
@@ -214,6 +215,10 @@ int main(int argc, char **argv)
 		case 'q':
 			pci_log_set_level(PCI_LOG_ERR);
 			break;
+		case 'V':
+			puts("erdma-pci " ER_VERSION);
+			ret = 0;
+			goto out;
 		case 'h':
 			usage(stdout);
 			ret = 0;
@@ -225,7 +230,11 @@ int main(int argc, char **argv)
 		if (err)
 			goto out;
 	}
-	if (!n || optind != argc) {
+	if (optind != argc) {
+		fprintf(stderr, "erdma-pci: %s: not an option\n", argv[optind]);
+		goto out;
+	}
+	if (!n) {
 		usage(stderr);
 		goto out;
 	}
