@@ -11,6 +11,7 @@ enum {
 	CLAIM_STREAK = 8, /* empty polls in a row before the helper stays away */
 	IDLE_POLLS = 64,  /* after that many, system calls are spaced */
 	INLINE_BUDGET = 16,
+	BULK_COST = 4, /* a turn that has used its own budget up, in those of other connections */
 };
 
 #define CLAIM_NS    100000ull /* a poller that has not come back for so long has left */
@@ -126,7 +127,8 @@ static bool watch_update(struct engine_conn *conn)
 	return true;
 }
 
-static void conn_progress(struct engine_conn *conn, uint32_t what)
+/* True: it has more to do. */
+static bool conn_progress(struct engine_conn *conn, uint32_t what)
 {
 	uint32_t ret;
 
@@ -135,13 +137,15 @@ static void conn_progress(struct engine_conn *conn, uint32_t what)
 		engine_qp_sync(conn->qp);
 	ret = conn->progress(conn, what);
 	if (ret & ENGINE_CONN_GONE)
-		return;
+		return false;
 	conn->held = ret & ENGINE_CONN_HELD;
 	if (conn->qp && watch_update(conn))
 		ret |= ENGINE_CONN_MORE;
 	engine_fd_mod(&conn->efd, ret & (EPOLLIN | EPOLLOUT | EPOLLRDHUP));
-	if (ret & ENGINE_CONN_MORE)
-		engine_conn_ready(conn);
+	if (!(ret & ENGINE_CONN_MORE))
+		return false;
+	engine_conn_ready(conn);
+	return true;
 }
 
 static void conn_event(struct engine_fd *efd, uint32_t events)
@@ -201,10 +205,10 @@ void engine_conn_del(struct engine_conn *conn)
 
 bool engine_ready_run(unsigned int budget)
 {
-	struct engine_conn *conn;
+	unsigned int cost;
 
-	while ((conn = ready_head) && budget--)
-		conn_progress(conn, 0);
+	for (; ready_head && budget; budget -= cost < budget ? cost : budget)
+		cost = conn_progress(ready_head, 0) ? BULK_COST : 1;
 	return ready_head;
 }
 
