@@ -433,7 +433,7 @@ def perftest(here, program, *options, rows=1, cm=True, timeout=TIMEOUT, **more):
     def run():
         pair(here, common, [*common, "ADDR"], perftest_check(program, rows), timeout=timeout, **more)
 
-    _, late = unless_refused(run, 3 if cm else 1)
+    _, late = unless_refused(run, 10 if cm else 1)
     return f"the server was late to listen {late} times" if late else None
 
 
