@@ -48,6 +48,10 @@ need() {
 		lack "apt could not install ${missing[*]}, see $logs/lab-build.log"
 }
 
+# Is there somebody who can be asked for a password?  Later the output may go to a log.
+terminal=
+[[ ! -t 0 || ! -t 1 ]] || terminal=1
+
 as_root() {
 	if ((EUID == 0)); then
 		"$@"
