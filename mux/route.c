@@ -148,10 +148,10 @@ static bool park(struct mux_port *p, const uint8_t *src, const struct session_ad
 
 void route_unpark(struct mux_port *p)
 {
+	bool last = gidtable_served(p->gids, p->parked_request);
 	unsigned int n = p->parked.count;
 	struct session_addr to = { .lid = 0 };
 	struct mux_node *node;
-	bool last = gidtable_served(p->gids, p->parked_request);
 	int why;
 
 	while (n--) {
