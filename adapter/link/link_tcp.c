@@ -88,8 +88,7 @@ static bool within_host(int fd)
 		return own.in.sin_addr.s_addr == peer.in.sin_addr.s_addr ||
 		       ntohl(peer.in.sin_addr.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
 	case AF_INET6:
-		return !memcmp(&own.in6.sin6_addr, &peer.in6.sin6_addr,
-			       sizeof(peer.in6.sin6_addr)) ||
+		return IN6_ARE_ADDR_EQUAL(&own.in6.sin6_addr, &peer.in6.sin6_addr) ||
 		       (IN6_IS_ADDR_V4MAPPED(&peer.in6.sin6_addr) &&
 			peer.in6.sin6_addr.s6_addr[12] == IN_LOOPBACKNET);
 	}
